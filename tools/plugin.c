@@ -185,7 +185,7 @@ static void print_feature(const dlc_feature_entry *entry) {
 }
 
 static int is_known_kind(const dlc_feature_entry *feature) {
-    return feature->kind >= DLC_KIND_DEVICE && feature->kind <= DLC_KIND_CONSISTENCY;
+    return feature->kind >= DLC_KIND_DEVICE && feature->kind <= DLC_KIND_LAST;
 }
 
 static void print_list(const dlc_registry *registry) {
@@ -193,7 +193,7 @@ static void print_list(const dlc_registry *registry) {
     const dlc_plugin_entry *plugin;
     printf("%-11s %-18s %-8s %-14s %-8s %s\n", "KIND", "NAME", "DEVICE", "PLUGIN",
            "VERSION", "STATE");
-    for (int kind = DLC_KIND_DEVICE; kind <= DLC_KIND_CONSISTENCY; kind++)
+    for (int kind = DLC_KIND_DEVICE; kind <= DLC_KIND_LAST; kind++)
         for (size_t i = 0; (entry = dlc_registry_feature(registry, kind, i)); i++)
             print_feature(entry);
     for (size_t i = 0; (entry = dlc_registry_feature(registry, 0, i)); i++)

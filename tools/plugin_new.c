@@ -29,8 +29,8 @@ typedef struct word {
     const char *word, *value;
 } word;
 
-static const char *const kinds[] = {"device", "transport",   "layer",
-                                    "solver", "consistency", "data"};
+static const char *const kinds[] = {"device",      "transport", "layer",  "solver",
+                                    "consistency", "data",      "decoder"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static dlc_status check_kind(const char *kind) {
@@ -40,7 +40,7 @@ static dlc_status check_kind(const char *kind) {
     const char *nearest = dlc_nearest(kind, kinds, KINDS);
     return dlc_fail(DLC_ERR_CONFIG,
                     "unknown kind of plugin '%s'%s%s%s; the kinds are device, "
-                    "transport, layer, solver, consistency and data",
+                    "transport, layer, solver, consistency, data and decoder",
                     kind, nearest ? "; did you mean '" : "", nearest ? nearest : "",
                     nearest ? "'?" : "");
 }

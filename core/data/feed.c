@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
+#include "data/loader.h"
 #include "data/order.h"
 #include "data/thread_pool.h"
 
@@ -24,22 +25,27 @@ typedef struct slot {
     int64_t iteration;
 } slot;
 
+/* The first sample of a batch that could not be loaded, which is the same one however
+ * many threads there are. */
+typedef struct failure {
+    pthread_mutex_t lock;
+    int32_t sample;    /* in the batch */
+    dlc_status status; /* DLC_OK: there is none */
+    char detail[DETAIL_BYTES];
+} failure;
+
 struct dlc_feed {
     dlc_feed_args args;
-    dlc_data_info info;
-    dlc_shape shape;    /* of a sample in a batch */
-    dlc_dtype dtype;    /* of the data in a batch */
-    int as_read;        /* batches are what the source gives, unchanged */
-    size_t in_bytes;    /* of a sample of the source */
-    size_t out_bytes;   /* of a sample in a batch */
+    dlc_loader loader;
     int64_t begin, end; /* test: this rank's samples */
     int64_t batches;    /* test: number of batches in them */
 
-    /* Used by the reading thread alone. */
+    /* Used by the reading thread and its pool alone. */
     dlc_order order;
-    int64_t *index;    /* of the samples of a batch */
-    unsigned char *in; /* a batch as the source gives it; NULL with `as_read` */
+    int64_t *index; /* of the samples of a batch */
     dlc_thread_pool *pool;
+    dlc_load_scratch *scratch; /* of each thread of the pool */
+    failure failure;           /* of the batch that is being filled */
 
     pthread_t thread;
     int has_lock, has_thread;
@@ -74,58 +80,46 @@ static int32_t choose_samples(dlc_feed *feed, int64_t iteration) {
     return samples;
 }
 
-dlc_status dlc_feed_check_labels(const dlc_data_info *info, const int64_t *index,
-                                 const int32_t *labels, int32_t count) {
-    if (!info->classes)
-        return DLC_OK;
-    for (int32_t i = 0; i < count; i++) {
-        if (labels[i] < 0 || labels[i] >= info->classes)
-            return dlc_fail(DLC_ERR_DATA,
-                            "sample %lld has label %d, but the source has classes 0 to "
-                            "%d",
-                            (long long)index[i], labels[i], info->classes - 1);
-    }
-    return DLC_OK;
-}
-
 typedef struct filling {
-    const dlc_feed *feed;
+    dlc_feed *feed;
     const slot *into;
 } filling;
 
-/* Converts and augments one sample, on any thread of the pool. */
-static void make_sample(void *context, int32_t i) {
+static void note_failure(failure *first, int32_t sample, dlc_status status) {
+    pthread_mutex_lock(&first->lock);
+    if (first->status == DLC_OK || sample < first->sample) {
+        first->status = status;
+        first->sample = sample;
+        snprintf(first->detail, sizeof first->detail, "%s", dlc_detail());
+    }
+    pthread_mutex_unlock(&first->lock);
+}
+
+/* Loads one sample of a batch, on any thread of the pool. */
+static void load_sample(void *context, int32_t i, int32_t thread) {
     const filling *f = context;
-    const dlc_feed *feed = f->feed;
+    dlc_feed *feed = f->feed;
     const dlc_feed_args *args = &feed->args;
-    const dlc_shape *in = &feed->info.shape;
-    const unsigned char *from = feed->in + (size_t)i * feed->in_bytes;
-    void *to = (char *)f->into->data + (size_t)i * feed->out_bytes;
     uint64_t position = (uint64_t)(f->into->iteration * args->batch + args->offset + i);
-    dlc_cut cut = args->test ? dlc_augment_middle(in, &feed->shape, &args->augment)
-                             : dlc_augment_draw(in, &feed->shape, &args->augment,
-                                                args->seed, position);
-    if (feed->dtype == DLC_U8)
-        dlc_augment_cut(&args->augment, &cut, in, from, &feed->shape, to);
-    else
-        dlc_augment_apply(&args->augment, &cut, feed->info.dtype, in, from,
-                          &feed->shape, to);
+    dlc_status status = dlc_loader_load(
+        &feed->loader, &feed->scratch[thread], feed->index[i], position,
+        (char *)f->into->data + (size_t)i * feed->loader.bytes, &f->into->labels[i]);
+    if (status != DLC_OK)
+        note_failure(&feed->failure, i, status);
 }
 
 static dlc_status fill_slot(dlc_feed *feed, slot *into, int64_t iteration) {
     const dlc_feed_args *args = &feed->args;
     int32_t samples = choose_samples(feed, iteration);
-    void *data = feed->as_read ? into->data : feed->in;
-    DLC_TRY(
-        args->ops->read(args->source, args->count, feed->index, data, into->labels));
-    DLC_TRY(dlc_feed_check_labels(&feed->info, feed->index, into->labels, args->count));
-    for (int32_t i = samples; i < args->count; i++)
-        into->labels[i] = DLC_LABEL_NONE;
     into->samples = samples;
     into->iteration = iteration;
-    if (!args->labels_only && !feed->as_read)
-        dlc_thread_pool_run(feed->pool, args->count, make_sample,
-                            &(filling){.feed = feed, .into = into});
+    feed->failure.status = DLC_OK;
+    dlc_thread_pool_run(feed->pool, args->count, load_sample,
+                        &(filling){.feed = feed, .into = into});
+    if (feed->failure.status != DLC_OK)
+        return dlc_fail(feed->failure.status, "%s", feed->failure.detail);
+    for (int32_t i = samples; i < args->count; i++)
+        into->labels[i] = DLC_LABEL_NONE;
     return DLC_OK;
 }
 
@@ -183,40 +177,22 @@ static dlc_status check_args(const dlc_feed_args *args) {
     return DLC_OK;
 }
 
-/* Asks the source to describe itself, and checks the answer. */
-static dlc_status describe(dlc_feed *feed) {
-    dlc_data_info *info = &feed->info;
-    info->size = sizeof *info;
-    DLC_TRY(feed->args.ops->describe(feed->args.source, info));
-    size_t bytes = dlc_dtype_bytes(info->dtype);
-    int sound = info->samples >= 1 && info->shape.rank == 3 && info->classes >= 0 &&
-                (info->dtype == DLC_U8 || info->dtype == DLC_F32);
-    for (int32_t i = 0; sound && i < 3; i++)
-        sound = info->shape.dims[i] >= 1 &&
-                !__builtin_mul_overflow(bytes, (size_t)info->shape.dims[i], &bytes);
-    if (!sound || bytes > PTRDIFF_MAX / sizeof(float))
-        return dlc_fail(DLC_ERR_INTERNAL,
-                        "the data source describes invalid samples: there must be at "
-                        "least one, of shape C, H, W, as bytes or float32");
-    feed->in_bytes = bytes;
-    return DLC_OK;
+static dlc_status open_loader(dlc_feed *feed) {
+    const dlc_feed_args *args = &feed->args;
+    dlc_loader_args loader = {.ops = args->ops,
+                              .source = args->source,
+                              .concurrent = args->concurrent,
+                              .augment = args->augment,
+                              .seed = args->seed,
+                              .test = args->test,
+                              .labels_only = args->labels_only,
+                              .keep_bytes = args->keep_bytes};
+    return dlc_loader_open(&loader, &feed->loader);
 }
 
-/* Determines the shape and the type of the samples in a batch. */
-static dlc_status choose_format(dlc_feed *feed) {
-    const dlc_feed_args *args = &feed->args;
-    const dlc_augment *augment = &args->augment;
-    DLC_TRY(describe(feed));
-    DLC_TRY(dlc_augment_shape(augment, &feed->info.shape, &feed->shape));
-    int as_bytes = args->keep_bytes && feed->info.dtype == DLC_U8;
-    int mirrored = augment->mirror && !args->test;
-    feed->dtype = as_bytes ? DLC_U8 : DLC_F32;
-    feed->as_read = as_bytes && !mirrored &&
-                    dlc_augment_is_whole(augment, &feed->info.shape, &feed->shape);
-    size_t count = (size_t)dlc_shape_count(&feed->shape);
-    if (__builtin_mul_overflow(count, dlc_dtype_bytes(feed->dtype), &feed->out_bytes))
-        return dlc_fail(DLC_ERR_NOMEM, "a sample of %zu values is too large", count);
-    return DLC_OK;
+/* The threads that load samples, the reading one among them. */
+static size_t loading_threads(const dlc_feed *feed) {
+    return feed->args.threads > 1 ? (size_t)feed->args.threads : 1;
 }
 
 /* Batches to keep ready: enough to hide a source that is slow at times, unless batches
@@ -227,7 +203,7 @@ static int32_t batches_ahead(const dlc_feed *feed) {
         return feed->args.prefetch;
     if (feed->args.low_memory)
         return 0;
-    double batch = (double)feed->args.count * (double)feed->out_bytes;
+    double batch = (double)feed->args.count * (double)feed->loader.bytes;
     return batch * MOST <= ROOM ? MOST : batch * 2 <= ROOM ? 2 : 1;
 }
 
@@ -235,11 +211,11 @@ static dlc_status alloc_slot(const dlc_feed *feed, size_t count, slot *made) {
     const dlc_feed_args *args = &feed->args;
     size_t bytes, all, label_bytes = (count * sizeof(int32_t) + LINE - 1) & -LINE;
     if (!args->device_ops) {
-        made->data = dlc_alloc(count, feed->out_bytes);
+        made->data = dlc_alloc(count, feed->loader.bytes);
         made->labels = dlc_alloc(count, sizeof(int32_t));
         return made->data && made->labels ? DLC_OK : DLC_ERR_NOMEM;
     }
-    if (__builtin_mul_overflow(count, feed->out_bytes, &bytes) ||
+    if (__builtin_mul_overflow(count, feed->loader.bytes, &bytes) ||
         __builtin_add_overflow(bytes, label_bytes, &all))
         return dlc_fail(DLC_ERR_NOMEM, "a batch of %zu samples is too large", count);
     made->memory.size = sizeof made->memory;
@@ -265,9 +241,8 @@ static dlc_status alloc_slots(dlc_feed *feed) {
     feed->slot_count = batches_ahead(feed) + 1; /* the caller holds one */
     feed->slots = dlc_alloc((size_t)feed->slot_count, sizeof *feed->slots);
     feed->index = dlc_alloc(count, sizeof *feed->index);
-    if (!feed->as_read)
-        feed->in = dlc_alloc(count, feed->in_bytes);
-    if (!feed->slots || !feed->index || (!feed->in && !feed->as_read))
+    feed->scratch = dlc_alloc(loading_threads(feed), sizeof *feed->scratch);
+    if (!feed->slots || !feed->index || !feed->scratch)
         return DLC_ERR_NOMEM;
     for (int32_t i = 0; i < feed->slot_count; i++)
         DLC_TRY(alloc_slot(feed, count, &feed->slots[i]));
@@ -276,6 +251,7 @@ static dlc_status alloc_slots(dlc_feed *feed) {
 
 static dlc_status start_thread(dlc_feed *feed) {
     pthread_mutex_init(&feed->lock, NULL);
+    pthread_mutex_init(&feed->failure.lock, NULL);
     pthread_cond_init(&feed->room, NULL);
     pthread_cond_init(&feed->done, NULL);
     feed->has_lock = 1;
@@ -287,16 +263,16 @@ static dlc_status start_thread(dlc_feed *feed) {
 
 static dlc_status prepare(dlc_feed *feed) {
     const dlc_feed_args *args = &feed->args;
-    DLC_TRY(choose_format(feed));
+    DLC_TRY(open_loader(feed));
+    int64_t all = dlc_feed_samples(feed);
     if (args->test) {
-        feed->begin = feed->info.samples * args->rank / args->ranks;
-        feed->end = feed->info.samples * (args->rank + 1) / args->ranks;
+        feed->begin = all * args->rank / args->ranks;
+        feed->end = all * (args->rank + 1) / args->ranks;
         feed->batches = (feed->end - feed->begin + args->count - 1) / args->count;
         if (!feed->batches)
             return DLC_OK; /* this rank has nothing to read */
     } else {
-        DLC_TRY(dlc_order_open(feed->info.samples, args->seed, args->shuffle,
-                               &feed->order));
+        DLC_TRY(dlc_order_open(all, args->seed, args->shuffle, &feed->order));
     }
     DLC_TRY(alloc_slots(feed));
     return start_thread(feed);
@@ -305,14 +281,15 @@ static dlc_status prepare(dlc_feed *feed) {
 dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *batch) {
     dlc_feed feed = {.args = *args};
     DLC_TRY(check_args(args));
-    DLC_TRY(choose_format(&feed));
+    DLC_TRY(open_loader(&feed));
     uint64_t count = (uint64_t)args->count;
-    *batch = count * (feed.out_bytes + sizeof(int32_t));
+    *batch = count * (feed.loader.bytes + sizeof(int32_t));
     *bytes = ((uint64_t)batches_ahead(&feed) + 1) * *batch;
-    if (!feed.as_read)
-        *bytes += count * feed.in_bytes;
+    if (!feed.loader.as_read)
+        *bytes += loading_threads(&feed) * feed.loader.in_bytes;
     if (args->shuffle && !args->test)
-        *bytes += (uint64_t)feed.info.samples * sizeof *feed.order.map;
+        *bytes += (uint64_t)dlc_feed_samples(&feed) * sizeof *feed.order.map;
+    dlc_loader_close(&feed.loader);
     return DLC_OK;
 }
 
@@ -345,13 +322,17 @@ void dlc_feed_close(dlc_feed *feed) {
     if (feed->has_lock) {
         pthread_cond_destroy(&feed->done);
         pthread_cond_destroy(&feed->room);
+        pthread_mutex_destroy(&feed->failure.lock);
         pthread_mutex_destroy(&feed->lock);
     }
     for (int32_t i = 0; feed->slots && i < feed->slot_count; i++)
         free_slot(feed, &feed->slots[i]);
     dlc_free(feed->slots);
-    dlc_free(feed->in);
+    for (size_t i = 0; feed->scratch && i < loading_threads(feed); i++)
+        dlc_load_scratch_free(&feed->scratch[i]);
+    dlc_free(feed->scratch);
     dlc_free(feed->index);
+    dlc_loader_close(&feed->loader);
     dlc_order_close(&feed->order);
     dlc_free(feed);
 }
@@ -359,11 +340,11 @@ void dlc_feed_close(dlc_feed *feed) {
 /* ---- Calls ----------------------------------------------------------------- */
 
 dlc_shape dlc_feed_shape(const dlc_feed *feed) {
-    return feed->shape;
+    return feed->loader.shape;
 }
 
 dlc_dtype dlc_feed_dtype(const dlc_feed *feed) {
-    return feed->dtype;
+    return feed->loader.dtype;
 }
 
 const dlc_augment *dlc_feed_augment(const dlc_feed *feed) {
@@ -371,7 +352,7 @@ const dlc_augment *dlc_feed_augment(const dlc_feed *feed) {
 }
 
 int64_t dlc_feed_samples(const dlc_feed *feed) {
-    return feed->info.samples;
+    return feed->loader.samples.info.samples;
 }
 
 int64_t dlc_feed_batches(const dlc_feed *feed) {

@@ -1,7 +1,7 @@
 /* The feed turns a data source into batches, ahead of time.
  *
- * A background thread reads samples, converts and augments them into a ring of batches,
- * with the help of a thread pool if `threads` asks for one; dlc_feed_next returns one
+ * A background thread loads samples into a ring of batches, with the help of a thread
+ * pool if `threads` asks for one; each sample is a task. dlc_feed_next returns one
  * batch after the other without copying. Samples come out as float32, or as the
  * source's bytes, cropped and mirrored, for a device that converts them.
  *
@@ -31,11 +31,12 @@ typedef struct dlc_feed dlc_feed;
 typedef struct dlc_feed_args {
     const dlc_data_ops *ops;
     dlc_source *source; /* open; outlives the feed */
+    int concurrent;     /* several threads may read it at once */
     dlc_augment augment;
     uint64_t seed;
     int shuffle;      /* training only */
     int32_t prefetch; /* batches kept ready; 0: 1 to 3, by their size */
-    int32_t threads;  /* that convert samples; 0 or 1: the reading thread does it */
+    int32_t threads;  /* that load samples; 0 or 1: the reading thread does it */
     int labels_only;  /* the data is not needed, and not converted */
     int low_memory;   /* if `prefetch` is 0, keep no batch ready */
     int keep_bytes;   /* samples that the source gives as bytes stay bytes */
@@ -84,11 +85,6 @@ dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch);
  * test 0 starts the next pass (which also happens automatically after the last batch).
  */
 dlc_status dlc_feed_seek(dlc_feed *feed, int64_t iteration);
-
-/* Checks that the labels of these samples are among the source's classes. DLC_ERR_DATA,
- * naming the first that is not. */
-dlc_status dlc_feed_check_labels(const dlc_data_info *info, const int64_t *index,
-                                 const int32_t *labels, int32_t count);
 
 /* The bytes that a feed with these arguments allocates, and those of one batch. */
 dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *batch);

@@ -10,21 +10,22 @@
 struct dlc_thread_pool {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t begun, done;
-    void (*part)(void *, int32_t);
+    dlc_thread_pool_part *part;
     void *context;
     int32_t next, count, running;
     int stop;
+    int32_t begun_threads; /* by which each finds its number */
     int32_t threads;
     pthread_t thread[];
 };
 
 /* Runs parts until none is left. The lock is held, except while a part runs. */
-static void run_parts(dlc_thread_pool *pool) {
+static void run_parts(dlc_thread_pool *pool, int32_t thread) {
     while (pool->next < pool->count) {
         int32_t i = pool->next++;
         pool->running++;
         pthread_mutex_unlock(&pool->lock);
-        pool->part(pool->context, i);
+        pool->part(pool->context, i, thread);
         pthread_mutex_lock(&pool->lock);
         pool->running--;
     }
@@ -33,8 +34,9 @@ static void run_parts(dlc_thread_pool *pool) {
 static void *work(void *argument) {
     dlc_thread_pool *pool = argument;
     pthread_mutex_lock(&pool->lock);
+    int32_t thread = ++pool->begun_threads; /* 0 is the caller's */
     while (!pool->stop) {
-        run_parts(pool);
+        run_parts(pool, thread);
         if (!pool->running)
             pthread_cond_signal(&pool->done);
         pthread_cond_wait(&pool->begun, &pool->lock);
@@ -82,10 +84,10 @@ void dlc_thread_pool_close(dlc_thread_pool *pool) {
 }
 
 void dlc_thread_pool_run(dlc_thread_pool *pool, int32_t count,
-                         void (*part)(void *, int32_t), void *context) {
+                         dlc_thread_pool_part *part, void *context) {
     if (!pool) {
         for (int32_t i = 0; i < count; i++)
-            part(context, i);
+            part(context, i, 0);
         return;
     }
     pthread_mutex_lock(&pool->lock);
@@ -94,7 +96,7 @@ void dlc_thread_pool_run(dlc_thread_pool *pool, int32_t count,
     pool->next = 0;
     pool->count = count;
     pthread_cond_broadcast(&pool->begun);
-    run_parts(pool);
+    run_parts(pool, 0);
     while (pool->running)
         pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);

@@ -141,8 +141,8 @@ dlc_status dlc_answer_devices(const dlc_feature *feature, int32_t *count) {
 
 /* ---- Data sources ------------------------------------------------------------ */
 
-dlc_status dlc_answer_check_data(const dlc_feature *feature,
-                                 const dlc_data_info *info) {
+dlc_status dlc_answer_check_data(const dlc_feature *feature, const dlc_data_info *info,
+                                 int encoded) {
     const dlc_shape *shape = &info->shape;
     if (info->samples < 1 || info->samples > DLC_ANSWER_SAMPLES_MAX)
         return dlc_answer_refuse(feature, "it describes %lld samples",
@@ -155,7 +155,7 @@ dlc_status dlc_answer_check_data(const dlc_feature *feature,
             feature, "its samples are of type %d, neither bytes nor float32",
             (int)info->dtype);
     /* Bytes become float32 on their way to the net. */
-    if (!dlc_answer_is_tensor(shape, DLC_F32))
+    if (!encoded && !dlc_answer_is_tensor(shape, DLC_F32))
         return dlc_answer_refuse(feature,
                                  "the shape of a sample is empty or too large");
     if (info->classes < 0)

@@ -35,9 +35,11 @@ dlc_status dlc_answer_score(const dlc_feature *feature, const dlc_transport_args
                             char *reason, size_t room, int32_t *score);
 dlc_status dlc_answer_devices(const dlc_feature *feature, int32_t *count);
 
-/* Check what a data source described, and what a consistency model needs. What a solver
+/* Check what a data source described (encoded: its images have sizes of their own), and
+ * what a consistency model needs. What a solver
  * needs is checked in solver/solver.h. */
-dlc_status dlc_answer_check_data(const dlc_feature *feature, const dlc_data_info *info);
+dlc_status dlc_answer_check_data(const dlc_feature *feature, const dlc_data_info *info,
+                                 int encoded);
 dlc_status dlc_answer_check_needs(const dlc_feature *feature,
                                   const dlc_consistency_needs *needs);
 

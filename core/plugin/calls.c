@@ -97,7 +97,13 @@ static const call data_calls[] = {
     CALL(dlc_data_ops, open),
     CALL(dlc_data_ops, close),
     CALL(dlc_data_ops, describe),
-    CALL(dlc_data_ops, read),
+    CALLS_END,
+};
+static const call decoder_calls[] = {
+    CALL(dlc_decoder_ops, matches),
+    CALL(dlc_decoder_ops, inspect),
+    CALL(dlc_decoder_ops, decode),
+    CALL(dlc_decoder_ops, example),
     CALLS_END,
 };
 
@@ -144,6 +150,12 @@ static const char *missing_of_layer(const dlc_feature *feature) {
     return name ? name : missing(ops->family, family_calls);
 }
 
+/* Which of the two forms a source has, it says when it is open. */
+static const char *missing_of_data(const dlc_data_ops *ops) {
+    const char *name = missing(ops, data_calls);
+    return name || DLC_CAN(ops, read) || DLC_CAN(ops, read_sample) ? name : "read";
+}
+
 const char *dlc_calls_missing(const dlc_feature *feature) {
     switch ((dlc_kind)feature->kind) {
     case DLC_KIND_DEVICE:
@@ -157,7 +169,9 @@ const char *dlc_calls_missing(const dlc_feature *feature) {
     case DLC_KIND_CONSISTENCY:
         return missing(feature->ops, consistency_calls);
     case DLC_KIND_DATA:
-        return missing(feature->ops, data_calls);
+        return missing_of_data(feature->ops);
+    case DLC_KIND_DECODER:
+        return missing(feature->ops, decoder_calls);
     }
     return NULL;
 }

@@ -122,7 +122,7 @@ dlc_status dlc_feature_check(const dlc_feature *feature, dlc_entry_state *state)
         return dlc_fail(DLC_ERR_PLUGIN,
                         "its name is not valid: use 1 to %u of a-z, 0-9, '-' and '_'",
                         NAME_LENGTH_MAX);
-    if (feature->kind < DLC_KIND_DEVICE || feature->kind > DLC_KIND_CONSISTENCY) {
+    if (feature->kind < DLC_KIND_DEVICE || feature->kind > DLC_KIND_LAST) {
         *state = DLC_ENTRY_IGNORED;
         return dlc_fail(DLC_ERR_PLUGIN,
                         "it is of kind %u, which this dlcore doesn't "

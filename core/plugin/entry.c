@@ -15,6 +15,8 @@ const char *dlc_kind_text(dlc_kind kind) {
         return "data";
     case DLC_KIND_CONSISTENCY:
         return "consistency";
+    case DLC_KIND_DECODER:
+        return "decoder";
     }
     return "unknown";
 }

@@ -6,6 +6,9 @@
 
 #include <dlcore/plugin.h>
 
+/* The kinds are numbered from DLC_KIND_DEVICE to this one. */
+#define DLC_KIND_LAST DLC_KIND_DECODER
+
 typedef enum dlc_entry_state {
     DLC_ENTRY_USABLE = 1,
     DLC_ENTRY_UNAVAILABLE =

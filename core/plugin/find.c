@@ -89,9 +89,10 @@ static void add_kind_note(const dlc_registry *registry, dlc_kind kind, const cha
         [DLC_KIND_SOLVER] = "`type` in [solver]",
         [DLC_KIND_DATA] = "`source` in [data]",
         [DLC_KIND_CONSISTENCY] = "`type` in [consistency]",
+        [DLC_KIND_DECODER] = "it needs no setting",
     };
     const dlc_feature_entry *feature;
-    for (uint32_t other = DLC_KIND_DEVICE; other <= DLC_KIND_CONSISTENCY; other++)
+    for (uint32_t other = DLC_KIND_DEVICE; other <= DLC_KIND_LAST; other++)
         for (size_t i = 0;
              (feature = dlc_registry_usable(registry, (dlc_kind)other, i)); i++) {
             if (other == (uint32_t)kind || strcmp(feature->name, name) != 0)

@@ -26,6 +26,7 @@ static dlc_feed_args feed_args(const dlc_session *session, dlc_phase phase) {
     dlc_feed_args args = {
         .ops = data->feature->ops,
         .source = data->source,
+        .concurrent = (data->feature->caps & DLC_DATA_CONCURRENT) != 0,
         .seed = setup->seed,
         .low_memory = dlc_settings_get_bool(setup->train_settings, "recompute"),
         .keep_bytes = feeds_bytes(session, test),

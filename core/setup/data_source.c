@@ -3,7 +3,6 @@
 
 #include <xxhash.h>
 
-#include "base/memory.h"
 #include "plugin/answers.h"
 
 dlc_status dlc_data_source_open(const dlc_setup *setup, dlc_data_setup *data,
@@ -18,27 +17,34 @@ dlc_status dlc_data_source_open(const dlc_setup *setup, dlc_data_setup *data,
         args.classes = classes->classes;
     }
     DLC_TRY(ops->open(&args, &data->source));
-    data->info = (dlc_data_info){.size = sizeof data->info};
-    DLC_TRY(ops->describe(data->source, &data->info));
-    return dlc_answer_check_data(data->feature, &data->info);
+    DLC_TRY(dlc_samples_describe(ops, data->source, &data->samples));
+    data->info = data->samples.info;
+    return dlc_answer_check_data(data->feature, &data->info,
+                                 dlc_samples_are_encoded(&data->samples));
+}
+
+/* Adds one sample to the digest. */
+static dlc_status add_sample(const dlc_samples *samples, int64_t index,
+                             dlc_read_sample *read, uint64_t *digest) {
+    DLC_TRY(dlc_samples_read(samples, index, 0, NULL, read));
+    const dlc_value *image = &read->value[samples->image];
+    *digest = XXH64(&read->label, sizeof read->label, *digest);
+    *digest = XXH64(image->data, image->bytes, *digest);
+    return DLC_OK;
 }
 
 dlc_status dlc_data_source_identify(dlc_data_setup *data) {
     enum { SAMPLES = 16 };
-    const dlc_data_ops *ops = data->feature->ops;
-    size_t element = data->info.dtype == DLC_U8 ? 1 : sizeof(float);
-    size_t bytes = SAMPLES * (size_t)dlc_shape_count(&data->info.shape) * element;
-    int64_t index[SAMPLES];
-    int32_t labels[SAMPLES] = {0};
-    for (int64_t i = 0; i < SAMPLES; i++)
-        index[i] = i * (data->info.samples - 1) / (SAMPLES - 1);
-    char *samples = dlc_alloc(bytes, 1);
-    dlc_status status = samples
-                            ? ops->read(data->source, SAMPLES, index, samples, labels)
-                            : DLC_ERR_NOMEM;
+    dlc_read_sample read = {0};
+    dlc_status status = DLC_OK;
+    uint64_t digest = 0;
+    for (int64_t i = 0; status == DLC_OK && i < SAMPLES; i++)
+        status = add_sample(&data->samples,
+                            i * (data->info.samples - 1) / (SAMPLES - 1), &read,
+                            &digest);
     if (status == DLC_OK)
-        data->digest = XXH64(samples, bytes, XXH64(labels, sizeof labels, 0));
-    dlc_free(samples);
+        data->digest = digest;
+    dlc_read_sample_free(&read);
     return status;
 }
 

@@ -13,6 +13,7 @@
 #include <dlcore/transport.h>
 
 #include "config/config.h"
+#include "data/samples.h"
 #include "net/graph.h"
 #include "plugin/registry.h"
 #include "setup/batch_split.h"
@@ -25,7 +26,8 @@ typedef struct dlc_data_setup {
     int64_t batch;
     int broken;         /* the section has mistakes, or its data cannot be read */
     dlc_source *source; /* open; NULL: not needed */
-    dlc_data_info info;
+    dlc_samples samples;
+    dlc_data_info info;    /* of samples */
     int32_t largest_label; /* among the labels that were checked */
     uint64_t digest;       /* of some samples; 0 until dlc_data_source_identify */
 } dlc_data_setup;

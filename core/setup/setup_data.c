@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "data/feed.h"
 #include "plugin/host.h"
 #include "setup/classes.h"
@@ -45,60 +44,44 @@ static dlc_feed_args first_batch(const checked_section *at) {
 
 /* ---- Samples ----------------------------------------------------------------- */
 
-/* Samples are read at most this many, and about this many bytes, at a time. */
+/* So many of the first samples, and of the last, are read; in a test as many of the
+ * others as there is time for. */
 enum { READ_SAMPLES = 64 };
-#define READ_BYTES (64 << 20)
 #define CHECK_SECONDS 0.25
 
 typedef struct reading {
-    const checked_section *at;
-    int64_t count; /* samples per read */
-    void *data;
-    int64_t index[READ_SAMPLES];
-    int32_t labels[READ_SAMPLES];
+    dlc_data_setup *data;
+    dlc_read_sample read;
 } reading;
 
-static dlc_status read_from(reading *r, int64_t first) {
-    dlc_data_setup *data = r->at->data;
-    const dlc_data_ops *ops = data->feature->ops;
-    int64_t left = data->info.samples - first;
-    int32_t count = (int32_t)(left < r->count ? left : r->count);
-    for (int32_t i = 0; i < count; i++)
-        r->index[i] = first + i;
-    DLC_TRY(ops->read(data->source, count, r->index, r->data, r->labels));
-    for (int32_t i = 0; i < count; i++)
-        if (r->labels[i] > data->largest_label)
-            data->largest_label = r->labels[i];
-    return dlc_feed_check_labels(&data->info, r->index, r->labels, count);
-}
-
-static dlc_status read_samples(reading *r) {
-    int64_t samples = r->at->data->info.samples, next = r->count;
-    uint64_t begin = dlc_now_ns();
-    DLC_TRY(read_from(r, 0));
-    if (next < samples)
-        DLC_TRY(read_from(r, samples - r->count));
-    while (r->at->test && next < samples - r->count &&
-           dlc_since(begin) < CHECK_SECONDS) {
-        DLC_TRY(read_from(r, next));
-        next += r->count;
+static dlc_status read_samples(reading *r, int64_t first, int64_t end) {
+    dlc_data_setup *data = r->data;
+    for (int64_t i = first; i < end; i++) {
+        DLC_TRY(dlc_samples_read(&data->samples, i, 0, NULL, &r->read));
+        if (r->read.label > data->largest_label)
+            data->largest_label = r->read.label;
     }
     return DLC_OK;
 }
 
+static dlc_status read_ends_and_middle(reading *r, int test) {
+    int64_t samples = r->data->info.samples;
+    int64_t next = samples < READ_SAMPLES ? samples : READ_SAMPLES;
+    int64_t last = samples - next > next ? samples - next : next;
+    uint64_t begin = dlc_now_ns();
+    DLC_TRY(read_samples(r, 0, next));
+    DLC_TRY(read_samples(r, last, samples));
+    for (; test && next < last && dlc_since(begin) < CHECK_SECONDS;
+         next += READ_SAMPLES)
+        DLC_TRY(read_samples(r, next,
+                             next + READ_SAMPLES < last ? next + READ_SAMPLES : last));
+    return DLC_OK;
+}
+
 static dlc_status check_samples(const checked_section *at) {
-    const dlc_data_info *info = &at->data->info;
-    size_t bytes = (size_t)dlc_shape_count(&info->shape) * dlc_dtype_bytes(info->dtype);
-    reading r = {.at = at, .count = READ_SAMPLES};
-    if (bytes > READ_BYTES / READ_SAMPLES)
-        r.count = bytes < READ_BYTES ? (int64_t)(READ_BYTES / bytes) : 1;
-    if (r.count > info->samples)
-        r.count = info->samples;
-    r.data = dlc_alloc((size_t)r.count, bytes);
-    if (!r.data)
-        return DLC_ERR_NOMEM;
-    dlc_status status = read_samples(&r);
-    dlc_free(r.data);
+    reading r = {.data = at->data};
+    dlc_status status = read_ends_and_middle(&r, at->test);
+    dlc_read_sample_free(&r.read);
     return report(at, "source", status);
 }
 

@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # In the order of the page, with the headings.
 PAGES = {"plugin": "Plugins and host services", "device": "Devices", "transport": "Transports",
          "layer": "Layers", "solver": "Solvers", "rule": "Update rules", "consistency": "Consistency models",
-         "data": "Data sources"}
+         "data": "Data sources", "decoder": "Decoders"}
 COLUMNS = ("needed", "thread", "may block")
 CALLS = re.compile(r"dlc_(\w+_ops|family|host)")  # structs that are tables of calls
 

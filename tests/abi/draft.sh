@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 
-for kind in device transport layer solver consistency data; do
+for kind in device transport layer solver consistency data decoder; do
     "$DLCORE_BIN" plugin inspect "$plugins/$kind.so" >inspected
     grep -q '^interface  0\.[0-9]*$' inspected || { cat inspected; exit 1; }
     if [ -z "$DLCORE_SANITIZE" ]; then

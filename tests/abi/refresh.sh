@@ -16,7 +16,7 @@ cp include/dlcore/*.h "$copy/include/dlcore/"
 make_file() { # kind, file of the template, file of the copy
     sed "s/@NAME@/draft-$1/g; s/@KIND@/$1/g" "tools/templates/$1/$2" >"$copy/plugins/$3"
 }
-for kind in device transport layer solver consistency data; do
+for kind in device transport layer solver consistency data decoder; do
     make_file "$kind" NAME.c "$kind.c"
 done
 make_file solver rule.h rule.h

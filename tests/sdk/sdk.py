@@ -23,7 +23,7 @@ import tempfile
 SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["DLCORE_BUILD_DIR"])
 PREFIX = BUILD / "tests/sdk/prefix"
-KINDS = ("device", "transport", "layer", "solver", "consistency", "data")
+KINDS = ("device", "transport", "layer", "solver", "consistency", "data", "decoder")
 SKIP = 77
 
 

@@ -9,9 +9,10 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/samples.h"
 #include "suite.h"
 
-enum { SOME = 24, GUARD = 64, SAMPLES_MOST = 4096 };
+enum { SOME = 24, GUARD = 64, SAMPLES_MOST = 4096, THREADS = 4 };
 #define SAMPLE_BYTES_MOST ((size_t)64 << 20)
 
 /* The open data source under test. */
@@ -19,9 +20,15 @@ typedef struct fixture {
     suite_run *run;
     const dlc_data_ops *ops;
     dlc_source *source;
-    dlc_data_info info;
-    size_t sample; /* bytes of one sample */
+    dlc_samples samples;
 } fixture;
+
+/* A copy of what a source gives for some numbers. */
+typedef struct copies {
+    unsigned char *bytes[SOME]; /* of the images */
+    uint64_t count[SOME];
+    int32_t label[SOME];
+} copies;
 
 static dlc_status open_source(suite_run *run, uint64_t seed, dlc_source **source) {
     const dlc_data_ops *ops = run->feature->ops;
@@ -29,115 +36,148 @@ static dlc_status open_source(suite_run *run, uint64_t seed, dlc_source **source
     return ops->open(&args, source);
 }
 
-static void check_info(const fixture *s) {
-    const dlc_shape *shape = &s->info.shape;
-    if (s->info.samples < 1)
-        suite_fail(s->run, "it describes %lld samples", (long long)s->info.samples);
-    if (shape->rank < 1 || shape->rank >= DLC_MAX_DIMS)
-        suite_fail(s->run, "a sample has %d dimensions", shape->rank);
-    for (int32_t i = 0; i < shape->rank; i++)
-        if (shape->dims[i] < 1)
-            suite_fail(s->run, "dimension %d of a sample is %lld", i,
-                       (long long)shape->dims[i]);
-    if (s->info.dtype != DLC_U8 && s->info.dtype != DLC_F32)
-        suite_fail(s->run, "samples are neither DLC_U8 nor DLC_F32");
-    if (s->info.classes < 0)
-        suite_fail(s->run, "it describes %d classes", s->info.classes);
-}
-
 static void fixture_open(suite_run *run, uint64_t seed, fixture *s) {
     *s = (fixture){.run = run, .ops = run->feature->ops};
     suite_must(run, open_source(run, seed, &s->source), "open");
-    s->info.size = sizeof s->info;
-    suite_must(run, s->ops->describe(s->source, &s->info), "describe");
-    check_info(s);
-    s->sample = (size_t)dlc_shape_count(&s->info.shape) *
-                dlc_dtype_bytes(s->info.dtype);
-    if (s->sample > SAMPLE_BYTES_MOST)
-        suite_skip(run, "a sample has %zu bytes, too many for this check", s->sample);
+    suite_must(run, dlc_samples_describe(s->ops, s->source, &s->samples), "describe");
 }
 
-/* Memory for some samples, with a guard after it. */
-static unsigned char *sample_memory(const fixture *s, size_t samples) {
-    unsigned char *bytes = dlc_alloc(samples * s->sample + GUARD, 1);
-    if (!bytes)
-        suite_skip(s->run, "out of memory");
+/* The bytes of an image; ends the check for sources whose images differ, since they
+ * are read into memory from the core. */
+static size_t image_bytes(const fixture *s) {
+    const dlc_data_info *info = &s->samples.info;
+    if (info->fields)
+        suite_skip(s->run, "a source with fields does not write to memory of its own");
+    size_t bytes = (size_t)dlc_shape_count(&info->shape) * dlc_dtype_bytes(info->dtype);
+    if (bytes > SAMPLE_BYTES_MOST)
+        suite_skip(s->run, "a sample has %zu bytes, too many for this check", bytes);
     return bytes;
 }
 
-static void read_some(const fixture *s, int32_t n, const int64_t *index, void *data,
-                      int32_t *labels) {
-    suite_must(s->run, s->ops->read(s->source, n, index, data, labels), "read");
+static void read_one(const fixture *s, int64_t index, dlc_read_sample *read) {
+    suite_must(s->run, dlc_samples_read(&s->samples, index, 0, NULL, read), "read");
 }
 
 /* Numbers from all over the source, one of them twice. */
 static void scatter(const fixture *s, int64_t index[SOME]) {
+    int64_t samples = s->samples.info.samples;
     for (int64_t i = 0; i < SOME; i++)
-        index[i] = (i * 7919 + i / 3) % s->info.samples;
+        index[i] = (i * 7919 + i / 3) % samples;
     index[0] = 0;
-    index[1] = s->info.samples - 1;
+    index[1] = samples - 1;
     index[SOME - 1] = index[2];
+}
+
+/* Reads scattered samples, from the first or from the last. */
+static void read_copies(const fixture *s, int backwards, copies *made) {
+    dlc_read_sample read = {0};
+    int64_t index[SOME];
+    scatter(s, index);
+    for (int i = 0; i < SOME; i++) {
+        int at = backwards ? SOME - 1 - i : i;
+        read_one(s, index[at], &read);
+        const dlc_value *image = &read.value[s->samples.image];
+        made->label[at] = read.label;
+        made->count[at] = image->bytes;
+        made->bytes[at] = dlc_alloc((size_t)image->bytes + 1, 1);
+        if (!made->bytes[at])
+            suite_skip(s->run, "out of memory");
+        memcpy(made->bytes[at], image->data, (size_t)image->bytes);
+    }
+    dlc_read_sample_free(&read);
+}
+
+static void free_copies(copies *made) {
+    for (int i = 0; i < SOME; i++)
+        dlc_free(made->bytes[i]);
+}
+
+/* The first of the samples that differ; -1: none. */
+static int64_t difference(const fixture *s, const copies *a, const copies *b) {
+    int64_t index[SOME];
+    scatter(s, index);
+    for (int i = 0; i < SOME; i++)
+        if (a->label[i] != b->label[i] || a->count[i] != b->count[i] ||
+            memcmp(a->bytes[i], b->bytes[i], (size_t)a->count[i]) != 0)
+            return index[i];
+    return -1;
 }
 
 /* ---- Checks ----------------------------------------------------------------- */
 
 static void describes_itself(suite_run *run) {
     fixture a;
+    dlc_samples again;
     fixture_open(run, 1, &a);
-    dlc_data_info again = {.size = sizeof again};
-    suite_must(run, a.ops->describe(a.source, &again), "describe");
-    if (again.samples != a.info.samples || again.classes != a.info.classes ||
-        again.dtype != a.info.dtype || again.shape.rank != a.info.shape.rank)
+    const dlc_data_info *info = &a.samples.info;
+    if (info->samples < 1)
+        suite_fail(run, "it describes %lld samples", (long long)info->samples);
+    if (info->shape.rank < 1 || info->shape.rank >= DLC_MAX_DIMS)
+        suite_fail(run, "an image has %d dimensions", info->shape.rank);
+    for (int32_t i = 0; i < info->shape.rank; i++)
+        if (info->shape.dims[i] < 1 && !dlc_samples_are_encoded(&a.samples))
+            suite_fail(run, "dimension %d of an image is %lld", i,
+                       (long long)info->shape.dims[i]);
+    if (info->dtype != DLC_U8 && info->dtype != DLC_F32)
+        suite_fail(run, "images are neither DLC_U8 nor DLC_F32");
+    if (info->classes < 0)
+        suite_fail(run, "it describes %d classes", info->classes);
+    suite_must(run, dlc_samples_describe(a.ops, a.source, &again), "describe");
+    if (again.info.samples != info->samples || again.info.classes != info->classes ||
+        again.info.dtype != info->dtype || again.info.shape.rank != info->shape.rank)
         suite_fail(run, "describe gives different results for one source");
 }
 
 static void labels_are_classes(suite_run *run) {
     fixture s;
+    dlc_read_sample read = {0};
     fixture_open(run, 1, &s);
-    unsigned char *data = sample_memory(&s, 1);
-    int64_t step = s.info.samples / SAMPLES_MOST + 1;
-    for (int64_t i = 0; i < s.info.samples; i += step) {
-        int32_t label = -1;
-        read_some(&s, 1, &i, data, &label);
-        if (label < 0 || (s.info.classes && label >= s.info.classes))
-            suite_fail(run, "sample %lld has label %d, there are %d classes",
-                       (long long)i, label, s.info.classes);
+    const dlc_data_info *info = &s.samples.info;
+    int64_t step = info->samples / SAMPLES_MOST + 1;
+    for (int64_t i = 0; i < info->samples; i += step) {
+        read_one(&s, i, &read);
+        if (s.samples.label >= 0 && read.label < 0)
+            suite_fail(run, "sample %lld has label %d", (long long)i, read.label);
     }
 }
 
 static void numbers_are_finite(suite_run *run) {
     fixture s;
+    dlc_read_sample read = {0};
     fixture_open(run, 1, &s);
-    if (s.info.dtype != DLC_F32)
-        suite_skip(run, "its samples are bytes");
-    float *data = (float *)(void *)sample_memory(&s, 1);
-    int64_t step = s.info.samples / SOME + 1;
-    for (int64_t i = 0; i < s.info.samples; i += step) {
-        int32_t label;
-        read_some(&s, 1, &i, data, &label);
-        for (int64_t j = 0; j < dlc_shape_count(&s.info.shape); j++)
+    if (s.samples.info.dtype != DLC_F32)
+        suite_skip(run, "its images are bytes");
+    int64_t step = s.samples.info.samples / SOME + 1;
+    for (int64_t i = 0; i < s.samples.info.samples; i += step) {
+        read_one(&s, i, &read);
+        const dlc_value *image = &read.value[s.samples.image];
+        const float *data = image->data;
+        for (uint64_t j = 0; j < image->bytes / sizeof *data; j++)
             if (!isfinite(data[j]))
                 suite_fail(run, "sample %lld has a number that is not finite",
                            (long long)i);
     }
 }
 
-/* Reads the samples as a list, and one by one in reverse order. */
+/* Reads samples in one order, and in the reverse one. */
 static void order_is_free(suite_run *run) {
     fixture s;
-    int64_t index[SOME];
-    int32_t labels[SOME], label;
+    copies forth, back;
     fixture_open(run, 1, &s);
-    scatter(&s, index);
-    unsigned char *all = sample_memory(&s, SOME), *one = sample_memory(&s, 1);
-    read_some(&s, SOME, index, all, labels);
-    for (int i = SOME - 1; i >= 0; i--) {
-        read_some(&s, 1, &index[i], one, &label);
-        if (label != labels[i] ||
-            memcmp(one, all + (size_t)i * s.sample, s.sample) != 0)
-            suite_fail(run, "sample %lld differs when it is read alone",
-                       (long long)index[i]);
-    }
+    read_copies(&s, 0, &forth);
+    read_copies(&s, 1, &back);
+    int64_t differs = difference(&s, &forth, &back);
+    if (differs >= 0)
+        suite_fail(run, "sample %lld differs when samples are read in another order",
+                   (long long)differs);
+}
+
+/* Memory for some samples, with a guard after it. */
+static unsigned char *sample_memory(const fixture *s, size_t samples) {
+    unsigned char *bytes = dlc_alloc(samples * image_bytes(s) + GUARD, 1);
+    if (!bytes)
+        suite_skip(s->run, "out of memory");
+    return bytes;
 }
 
 static void stays_in_bounds(suite_run *run) {
@@ -146,12 +186,13 @@ static void stays_in_bounds(suite_run *run) {
     int32_t labels[SOME + 1];
     fixture_open(run, 1, &s);
     scatter(&s, index);
+    size_t bytes = SOME * image_bytes(&s);
     unsigned char *all = sample_memory(&s, SOME);
-    memset(all + SOME * s.sample, 0xa5, GUARD);
+    memset(all + bytes, 0xa5, GUARD);
     labels[SOME] = 0x5a5a5a5a;
-    read_some(&s, SOME, index, all, labels);
+    suite_must(run, s.ops->read(s.source, SOME, index, all, labels), "read");
     for (size_t i = 0; i < GUARD; i++)
-        if (all[SOME * s.sample + i] != 0xa5)
+        if (all[bytes + i] != 0xa5)
             suite_fail(run, "read writes beyond the memory for %d samples", SOME);
     if (labels[SOME] != 0x5a5a5a5a)
         suite_fail(run, "read writes beyond the memory for %d labels", SOME);
@@ -163,26 +204,23 @@ static void writes_whole_samples(suite_run *run) {
     int64_t index = 0;
     int32_t label;
     fixture_open(run, 1, &s);
+    size_t bytes = image_bytes(&s);
     unsigned char *a = sample_memory(&s, 1), *b = sample_memory(&s, 1);
-    memset(a, 0x00, s.sample);
-    memset(b, 0xff, s.sample);
-    read_some(&s, 1, &index, a, &label);
-    read_some(&s, 1, &index, b, &label);
-    if (memcmp(a, b, s.sample) != 0)
+    memset(a, 0x00, bytes);
+    memset(b, 0xff, bytes);
+    suite_must(run, s.ops->read(s.source, 1, &index, a, &label), "read");
+    suite_must(run, s.ops->read(s.source, 1, &index, b, &label), "read");
+    if (memcmp(a, b, bytes) != 0)
         suite_fail(run, "read does not write all bytes of a sample");
 }
 
 static void compare(suite_run *run, const fixture *a, const fixture *b,
                     const char *what) {
-    int64_t index[SOME];
-    int32_t labels_a[SOME], labels_b[SOME];
-    scatter(a, index);
-    unsigned char *all_a = sample_memory(a, SOME), *all_b = sample_memory(b, SOME);
-    read_some(a, SOME, index, all_a, labels_a);
-    read_some(b, SOME, index, all_b, labels_b);
-    if (a->sample != b->sample || a->info.samples != b->info.samples ||
-        memcmp(labels_a, labels_b, sizeof labels_a) != 0 ||
-        memcmp(all_a, all_b, SOME * a->sample) != 0)
+    copies of_a, of_b;
+    read_copies(a, 0, &of_a);
+    read_copies(b, 0, &of_b);
+    if (a->samples.info.samples != b->samples.info.samples ||
+        difference(a, &of_a, &of_b) >= 0)
         suite_fail(run, "%s", what);
 }
 
@@ -198,11 +236,9 @@ static void two_are_identical(suite_run *run) {
 }
 
 static void *read_elsewhere(void *context) {
-    fixture *s = context;
-    int64_t index[SOME];
-    int32_t labels[SOME];
-    scatter(s, index);
-    read_some(s, SOME, index, sample_memory(s, SOME), labels);
+    copies made;
+    read_copies(context, 0, &made);
+    free_copies(&made);
     return NULL;
 }
 
@@ -218,22 +254,64 @@ static void any_thread_reads(suite_run *run) {
     s.ops->close(s.source);
 }
 
+/* One of several threads that read at once. */
+typedef struct reading {
+    const fixture *s;
+    const copies *expected;
+    int64_t differs; /* a sample that does; -1: none */
+} reading;
+
+static void *read_often(void *context) {
+    enum { TIMES = 20 };
+    reading *r = context;
+    for (int i = 0; i < TIMES && r->differs < 0; i++) {
+        copies made;
+        read_copies(r->s, i % 2, &made);
+        r->differs = difference(r->s, &made, r->expected);
+        free_copies(&made);
+    }
+    return NULL;
+}
+
+static void threads_read_at_once(suite_run *run) {
+    fixture s;
+    copies expected;
+    reading r[THREADS];
+    pthread_t thread[THREADS];
+    int64_t differs = -1;
+    int started = 0;
+    if (!(run->feature->caps & DLC_DATA_CONCURRENT))
+        suite_skip(run, "it does not claim DLC_DATA_CONCURRENT");
+    fixture_open(run, 1, &s);
+    read_copies(&s, 0, &expected);
+    for (; started < THREADS; started++) {
+        r[started] = (reading){&s, &expected, -1};
+        if (pthread_create(&thread[started], NULL, read_often, &r[started]) != 0)
+            break;
+    }
+    for (int i = 0; i < started; i++) {
+        (void)pthread_join(thread[i], NULL);
+        differs = r[i].differs >= 0 ? r[i].differs : differs;
+    }
+    if (started < 2)
+        suite_skip(run, "cannot start a thread");
+    if (differs >= 0)
+        suite_fail(run, "sample %lld differs when several threads read at once",
+                   (long long)differs);
+}
+
 static void survives_a_fork(suite_run *run) {
     fixture s;
+    copies before, after;
     fixture_open(run, 1, &s);
-    int64_t index[SOME];
-    int32_t labels[SOME], again[SOME];
-    scatter(&s, index);
-    unsigned char *before = sample_memory(&s, SOME), *after = sample_memory(&s, SOME);
-    read_some(&s, SOME, index, before, labels);
+    read_copies(&s, 0, &before);
     pid_t child = fork();
     if (child < 0)
         suite_skip(run, "cannot fork");
     if (child > 0)
         _exit(0); /* the child continues and reports the result */
-    read_some(&s, SOME, index, after, again);
-    if (memcmp(before, after, SOME * s.sample) != 0 ||
-        memcmp(labels, again, sizeof labels) != 0)
+    read_copies(&s, 0, &after);
+    if (difference(&s, &before, &after) >= 0)
         suite_fail(run, "a source that was opened before a fork has other samples in "
                         "the child, where ranks read it");
 }
@@ -242,8 +320,7 @@ static void survives_a_fork(suite_run *run) {
     { name, promise, DLC_KIND_DATA, 0, SUITE_LOADED, 60, run }
 
 const suite_check suite_data_checks[] = {
-    CHECK("data.describe", "shape, type and number of samples are valid",
-          describes_itself),
+    CHECK("data.describe", "fields and number of samples are valid", describes_itself),
     CHECK("data.labels", "every label is one of the classes", labels_are_classes),
     CHECK("data.finite", "samples are finite numbers", numbers_are_finite),
     CHECK("data.order", "samples do not depend on the order of reading", order_is_free),
@@ -253,6 +330,7 @@ const suite_check suite_data_checks[] = {
           two_are_identical),
     CHECK("data.threads", "calls may come from different threads in turn",
           any_thread_reads),
+    CHECK("data.concurrent", "several threads may read at once", threads_read_at_once),
     CHECK("data.fork", "a source opened before a fork works in the child",
           survives_a_fork),
     {.name = NULL},

@@ -86,6 +86,20 @@ static void consistency_calls(suite_run *run) {
     ALL_OR_NONE(run, CALL(save), CALL(load));
 }
 
+static void data_calls(suite_run *run) {
+    const dlc_data_ops *ops = run->feature->ops;
+    if (DLC_CAN(ops, read) && DLC_CAN(ops, read_sample))
+        suite_fail(run, "it has both read and read_sample; a source has one of them");
+}
+
+/* Nothing selects a decoder in net.ini. */
+static void decoder_calls(suite_run *run) {
+    const dlc_option *options = run->feature->options;
+    if (options && options->name)
+        suite_fail(run, "it has the option %s, but a decoder has no settings",
+                   options->name);
+}
+
 static void calls_fit(suite_run *run) {
     switch ((dlc_kind)run->feature->kind) {
     case DLC_KIND_DEVICE:
@@ -100,8 +114,13 @@ static void calls_fit(suite_run *run) {
     case DLC_KIND_CONSISTENCY:
         consistency_calls(run);
         break;
-    case DLC_KIND_SOLVER:
     case DLC_KIND_DATA:
+        data_calls(run);
+        break;
+    case DLC_KIND_DECODER:
+        decoder_calls(run);
+        break;
+    case DLC_KIND_SOLVER:
         break;
     }
 }

@@ -85,7 +85,8 @@ static dlc_status fixture_open(fixture *l) {
     case DLC_KIND_CONSISTENCY:
         return open_consistency(l);
     case DLC_KIND_SOLVER:
-        suite_skip(l->run, "a solver has nothing to open");
+    case DLC_KIND_DECODER:
+        suite_skip(l->run, "it has nothing to open");
     case DLC_KIND_TRANSPORT:
         break;
     }
@@ -117,6 +118,7 @@ static void fixture_close(fixture *l, void *object) {
         ((const dlc_consistency_ops *)ops)->destroy(object);
         break;
     case DLC_KIND_SOLVER:
+    case DLC_KIND_DECODER:
     case DLC_KIND_TRANSPORT:
         break;
     }
@@ -125,8 +127,8 @@ static void fixture_close(fixture *l, void *object) {
 /* Prepares what layers and consistency models work with. */
 static void fixture_begin(suite_run *run, fixture *l) {
     *l = (fixture){.run = run};
-    if (run->feature->kind == DLC_KIND_SOLVER)
-        suite_skip(run, "a solver has nothing to open");
+    if (run->feature->kind == DLC_KIND_SOLVER || run->feature->kind == DLC_KIND_DECODER)
+        suite_skip(run, "it has nothing to open");
     if (run->feature->kind == DLC_KIND_LAYER)
         device_fixture_open(run, &l->device);
     if (run->feature->kind == DLC_KIND_CONSISTENCY)

@@ -39,6 +39,7 @@ static const suite_check *const tables[] = {
     suite_solver_checks,
     suite_consistency_checks,
     suite_data_checks,
+    suite_decoder_checks,
 };
 
 const suite_check *suite_at(size_t i) {

@@ -285,6 +285,7 @@ static const dlc_feature features[] = {
      .kind = DLC_KIND_DATA,
      .name = "cifar",
      .help = "CIFAR-10 and CIFAR-100 in their binary format",
+     .caps = DLC_DATA_CONCURRENT,
      .options = options,
      .ops = &ops},
     DLC_FEATURES_END,

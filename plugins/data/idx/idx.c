@@ -162,6 +162,7 @@ static const dlc_feature features[] = {
      .kind = DLC_KIND_DATA,
      .name = "idx",
      .help = "IDX files, the format of MNIST, plain or .gz",
+     .caps = DLC_DATA_CONCURRENT,
      .options = options,
      .ops = &ops},
     DLC_FEATURES_END,

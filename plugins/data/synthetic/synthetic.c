@@ -24,10 +24,13 @@ struct dlc_source {
     dlc_shape shape;
     dlc_dtype dtype;
     int blobs;
-    /* Scratch memory of read. */
-    float *values; /* of a sample, 0 .. 255 */
-    float *across; /* of a row */
 };
+
+/* The memory in which one sample is drawn. */
+typedef struct canvas {
+    float *values; /* 0 .. 255 */
+    float *across; /* of a row */
+} canvas;
 
 /* ---- Random numbers by counter -------------------------------------------------- */
 
@@ -123,7 +126,8 @@ static float bell(int64_t i, float centre, float width) {
 
 /* Draws one spot of the class, in all channels. */
 static void add_spot(const dlc_source *source, int32_t label, int spot, float down,
-                     float right, float *values) {
+                     float right, const canvas *on) {
+    float *values = on->values;
     uint64_t stream = class_stream(label);
     int64_t channels = source->shape.dims[0];
     int64_t height = source->shape.dims[1], width = source->shape.dims[2];
@@ -133,42 +137,43 @@ static void add_spot(const dlc_source *source, int32_t label, int spot, float do
     float wide = 0.08f + 0.12f * unit(random_word(source->seed, stream, at + 2));
     float side = (float)(height < width ? height : width);
     for (int64_t i = 0; i < width; i++)
-        source->across[i] = bell(i, x * (float)width, wide * side + 0.5f);
+        on->across[i] = bell(i, x * (float)width, wide * side + 0.5f);
     for (int64_t c = 0; c < channels; c++) {
         uint64_t word = random_word(source->seed, stream, at + 3 + (uint64_t)c);
         float colour = 160 * unit(word) - 80;
         for (int64_t i = 0; i < height; i++) {
             float weight = colour * bell(i, y * (float)height, wide * side + 0.5f);
             for (int64_t j = 0; j < width; j++)
-                values[j] += weight * source->across[j];
+                values[j] += weight * on->across[j];
             values += width;
         }
     }
 }
 
-static void make_values(const dlc_source *source, int64_t sample, int32_t label) {
+static void make_values(const dlc_source *source, int64_t sample, int32_t label,
+                        const canvas *on) {
     uint64_t stream = sample_stream(sample);
     float down = 0.2f * unit(random_word(source->seed, stream, AT_DOWN)) - 0.1f;
     float right = 0.2f * unit(random_word(source->seed, stream, AT_RIGHT)) - 0.1f;
-    make_noise_floats(source, sample, 96, 64.0f / 255, source->values);
+    make_noise_floats(source, sample, 96, 64.0f / 255, on->values);
     for (int spot = 0; spot < SPOTS; spot++)
-        add_spot(source, label, spot, down, right, source->values);
+        add_spot(source, label, spot, down, right, on);
 }
 
 static float clamp(float value) {
     return value < 0 ? 0 : value > 255 ? 255 : value;
 }
 
-static void store(const dlc_source *source, void *data) {
+static void store(const dlc_source *source, const float *values, void *data) {
     int64_t count = dlc_shape_count(&source->shape);
     if (source->dtype == DLC_U8) {
         unsigned char *bytes = data;
         for (int64_t i = 0; i < count; i++)
-            bytes[i] = (unsigned char)(clamp(source->values[i]) + 0.5f);
+            bytes[i] = (unsigned char)(clamp(values[i]) + 0.5f);
     } else {
         float *floats = data;
         for (int64_t i = 0; i < count; i++)
-            floats[i] = clamp(source->values[i]) * (1.0f / 255);
+            floats[i] = clamp(values[i]) * (1.0f / 255);
     }
 }
 
@@ -194,10 +199,6 @@ static dlc_status read_shape(const dlc_settings *settings, dlc_shape *shape) {
 }
 
 static void synthetic_close(dlc_source *source) {
-    if (!source)
-        return;
-    host->free(source->across);
-    host->free(source->values);
     host->free(source);
 }
 
@@ -218,12 +219,6 @@ static dlc_status synthetic_open(const dlc_data_args *args, dlc_source **source)
     made->blobs = strcmp(host->get_string(settings, "kind"), "blobs") == 0;
     made->dtype = strcmp(host->get_string(settings, "element"), "u8") == 0 ? DLC_U8
                                                                            : DLC_F32;
-    made->values = host->alloc((size_t)dlc_shape_count(&shape) * sizeof(float));
-    made->across = host->alloc((size_t)shape.dims[2] * sizeof(float));
-    if (!made->values || !made->across) {
-        synthetic_close(made);
-        return DLC_ERR_NOMEM;
-    }
     *source = made;
     return DLC_OK;
 }
@@ -242,19 +237,28 @@ static dlc_status synthetic_describe(dlc_source *source, dlc_data_info *info) {
 
 static dlc_status synthetic_read(dlc_source *source, int32_t n, const int64_t *index,
                                  void *data, int32_t *labels) {
-    size_t bytes = (size_t)dlc_shape_count(&source->shape) *
-                   dlc_dtype_bytes(source->dtype);
+    size_t count = (size_t)dlc_shape_count(&source->shape);
+    size_t bytes = count * dlc_dtype_bytes(source->dtype);
+    canvas paper = {0};
+    if (source->blobs) {
+        paper.values = host->alloc((count + (size_t)source->shape.dims[2]) *
+                                   sizeof *paper.values);
+        if (!paper.values)
+            return DLC_ERR_NOMEM;
+        paper.across = paper.values + count;
+    }
     for (int32_t i = 0; i < n; i++) {
         int64_t sample = source->first + index[i];
         uint64_t word = random_word(source->seed, sample_stream(sample), AT_LABEL);
         labels[i] = (int32_t)(word % (uint64_t)source->classes);
         if (source->blobs) {
-            make_values(source, sample, labels[i]);
-            store(source, (char *)data + (size_t)i * bytes);
+            make_values(source, sample, labels[i], &paper);
+            store(source, paper.values, (char *)data + (size_t)i * bytes);
         } else {
             store_noise(source, sample, (char *)data + (size_t)i * bytes);
         }
     }
+    host->free(paper.values);
     return DLC_OK;
 }
 
@@ -289,6 +293,7 @@ static const dlc_feature features[] = {
      .kind = DLC_KIND_DATA,
      .name = "synthetic",
      .help = "samples generated from a seed, for timing and tests",
+     .caps = DLC_DATA_CONCURRENT,
      .options = options,
      .ops = &ops},
     DLC_FEATURES_END,

@@ -18,7 +18,7 @@ import tempfile
 SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
 DLCORE = os.environ["DLCORE_BIN"]
 HERE = pathlib.Path(__file__).resolve().parent
-KINDS = ("device", "transport", "layer", "solver", "consistency", "data")
+KINDS = ("device", "transport", "layer", "solver", "consistency", "data", "decoder")
 
 # Checks without a mutant: no template has queues, and --set is not the plugin's.
 NO_MUTANT = {"device.queues", "file.settings"}
@@ -140,8 +140,31 @@ mutant("consistency.deferred_update", "consistency", (MODEL_NEEDS, "    needs->d
        ("static const dlc_consistency_ops ops = {", DEFERRED))
 mutant("consistency.close", "consistency", ("    host->free(model);", "    if (model->trained > 0)\n        host->free(model);"))
 
+# ---- Decoders ----------------------------------------------------------------------
+mutant("feature.calls", "decoder", ("static const dlc_feature features[]", 'static const dlc_option options[] = {\n'
+                                    '    DLC_BOOL("fast", "no", "decode faster"), DLC_OPTIONS_END};\n'
+                                    "static const dlc_feature features[]"),
+       ("     .ops = &ops},", "     .options = options,\n     .ops = &ops},"))
+mutant("decoder.example", "decoder", ("info->shrink_max = 1", "info->shrink_max = 3"))
+mutant("decoder.matches", "decoder", ("    return count >= 3 && bytes[0] == 'P'", "    return count >= 3 || bytes[0] == 'P'"))
+mutant("decoder.whole", "decoder", ("x < args->x + args->width; x++)", "x < args->x + args->width - 1; x++)"))
+mutant("decoder.whole", "decoder", ("    return DLC_OK;\n}\n\n/* 16 x 16", "    *pixels = 1;\n    return DLC_OK;\n}\n\n/* 16 x 16"))
+mutant("decoder.regions", "decoder", ("* read.width + x;", "* read.width + x - args->x;"))
+mutant("decoder.grey", "decoder", ("        to[c] = from[have == 1 ? 0 : c];", "        to[c] = (unsigned char)"
+                                   "(from[have == 1 ? 0 : c] + 2 * want);"))
+mutant("decoder.cut", "decoder", ("if (r.end - picture->pixels < bytes_needed)", "if (bytes_needed < 0)"))
+mutant("decoder.damaged", "decoder", ("if (r.end - picture->pixels < bytes_needed)",
+                                      "if (r.end - picture->pixels < bytes_needed && picture->width < 17)"))
+mutant("decoder.threads", "decoder", ("    picture read;\n    dlc_status status = read_header(args->bytes",
+                                      "    static _Atomic int busy;\n    struct timespec pause = {0, 1000};\n"
+                                      "    int before = busy++;\n    nanosleep(&pause, NULL);\n    busy--;\n"
+                                      '    if (before)\n        return host->fail(DLC_ERR_IO, "busy");\n'
+                                      "    picture read;\n    dlc_status status = read_header(args->bytes"),
+       ("#include <dlcore/decoder.h>", "#include <dlcore/decoder.h>\n#include <time.h>"))
+
 # ---- Data --------------------------------------------------------------------------
 READ = "    unsigned char *pixels = data;\n"
+mutant("feature.calls", "data", ("    .read = bars_read,", "    .read = bars_read,\n    .read_sample = (void *)bars_read,"))
 mutant("data.describe", "data", ("info->samples = source->samples", "info->samples = 0"))
 mutant("data.labels", "data", ("    return label;", "    return label + source->classes - 1;"))
 mutant("data.finite", "data", ("{3, {1, source->side, source->side}}", "{3, {1, source->side, source->side / 4}}"),
@@ -156,6 +179,10 @@ mutant("data.identical", "data", ("    made->seed = args->seed;", "    static ui
                               "args->seed + count++;"))
 mutant("data.threads", "data", (READ, READ + "    static _Thread_local int mine;\n    static int threads;\n    if (!mine++ &&"
                                 " threads++)\n        return host->fail(DLC_ERR_IO, \"another thread\");\n"))
+mutant("data.concurrent", "data", ("#include <string.h>", "#include <string.h>\n#include <unistd.h>"),
+       ("        labels[i] = make_sample(source, source->first + index[i], pixels);",
+        "    {\n        static volatile int64_t at;\n        at = index[i];\n        usleep(1);\n"
+        "        labels[i] = make_sample(source, source->first + at, pixels);\n    }"))
 mutant("data.fork", "data", ("#include <string.h>", "#include <string.h>\n#include <unistd.h>"),
        (READ, READ + "    static int owner;\n    if (!owner)\n        owner = getpid();\n    if (owner != getpid())\n"
         "        memset(data, 0, 16);\n"),

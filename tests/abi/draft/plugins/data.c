@@ -115,6 +115,7 @@ static const dlc_feature features[] = {
      .kind = DLC_KIND_DATA,
      .name = "draft-data",
      .help = "images with a bright bar, generated from the seed",
+     .caps = DLC_DATA_CONCURRENT, /* read changes nothing in the source */
      .options = options,
      .ops = &ops},
     DLC_FEATURES_END,

@@ -95,10 +95,10 @@ START_TEST(take_less_memory) {
     ck_assert_int_eq(dlc_feed_bytes(&args, &floats, &batch_of_floats), DLC_OK);
     args.keep_bytes = 1;
     ck_assert_int_eq(dlc_feed_bytes(&args, &bytes, &batch), DLC_OK);
-    uint64_t labels = BATCH * sizeof(int32_t), as_read = BATCH * NUMBERED_COUNT;
+    uint64_t labels = BATCH * sizeof(int32_t), one = NUMBERED_COUNT;
     ck_assert_uint_eq((batch - labels) * sizeof(float), batch_of_floats - labels);
-    ck_assert_uint_eq(floats, 3 * batch_of_floats + as_read);
-    ck_assert_uint_eq(bytes, 3 * batch + (ways[_i].as_read ? 0 : as_read));
+    ck_assert_uint_eq(floats, 3 * batch_of_floats + one);
+    ck_assert_uint_eq(bytes, 3 * batch + (ways[_i].as_read ? 0 : one));
 }
 END_TEST
 

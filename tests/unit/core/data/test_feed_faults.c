@@ -12,7 +12,7 @@
 /* Batches before the failed one are still returned; then every call returns its error.
  */
 START_TEST(a_read_fails) {
-    struct dlc_source source = {.samples = 17, .fail_read = 4};
+    struct dlc_source source = {.samples = 17, .fail_read = 3 * 5 + 1};
     dlc_feed_args args = numbered_args(&source, 5);
     dlc_batch batch;
     args.prefetch = 1 + _i;
@@ -22,9 +22,9 @@ START_TEST(a_read_fails) {
     for (int i = 0; i < 3; i++) {
         dlc_fail(DLC_OK, "something else");
         ck_assert_int_eq(dlc_feed_next(feed, &batch), DLC_ERR_DATA);
-        ck_contains(dlc_detail(), "read 4 failed");
+        ck_contains(dlc_detail(), "read 16 failed");
     }
-    ck_assert_int_eq(source.reads, 4);
+    ck_assert_int_eq(source.reads, 4 * 5); /* no batch after the failed one */
     dlc_feed_close(feed);
 }
 END_TEST

@@ -129,7 +129,7 @@ enum { DATA_CASES = sizeof data_cases / sizeof *data_cases };
 
 START_TEST(samples) {
     const data_case *at = &data_cases[_i];
-    dlc_status status = dlc_answer_check_data(&source, &at->info);
+    dlc_status status = dlc_answer_check_data(&source, &at->info, 0);
     if (at->says)
         refused(status, at->says);
     else

@@ -18,6 +18,7 @@ typedef union tables {
     dlc_solver_ops solver;
     dlc_consistency_ops consistency;
     dlc_data_ops data;
+    dlc_decoder_ops decoder;
 } tables;
 
 static tables ops;
@@ -199,7 +200,20 @@ START_TEST(sources) {
     LACKS(DLC_KIND_DATA, 0, data, open);
     LACKS(DLC_KIND_DATA, 0, data, close);
     LACKS(DLC_KIND_DATA, 0, data, describe);
-    LACKS(DLC_KIND_DATA, 0, data, read);
+    ALLOWS(DLC_KIND_DATA, 0, data, read); /* there is read_sample */
+    ALLOWS(DLC_KIND_DATA, 0, data, read_sample);
+    ALLOWS(DLC_KIND_DATA, 0, data, name);
+    ops.data.read = NULL;
+    ops.data.read_sample = NULL;
+    ck_assert_pstr_eq(dlc_calls_missing(&feature), "read");
+}
+END_TEST
+
+START_TEST(decoders) {
+    LACKS(DLC_KIND_DECODER, 0, decoder, matches);
+    LACKS(DLC_KIND_DECODER, 0, decoder, inspect);
+    LACKS(DLC_KIND_DECODER, 0, decoder, decode);
+    LACKS(DLC_KIND_DECODER, 0, decoder, example);
 }
 END_TEST
 
@@ -214,6 +228,7 @@ int main(void) {
     tcase_add_test(all, solvers);
     tcase_add_test(all, consistency_models);
     tcase_add_test(all, sources);
+    tcase_add_test(all, decoders);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -65,14 +65,23 @@ static dlc_status any_describe(dlc_source *source, dlc_data_info *info) {
     return DLC_OK;
 }
 
+static dlc_status never_read(dlc_source *source, int32_t n, const int64_t *index,
+                             void *data, int32_t *labels) {
+    ck_abort_msg("%p %d %p %p %p", (void *)source, n, (const void *)index, data,
+                 (void *)labels);
+    return DLC_OK;
+}
+
 static const dlc_data_ops train_ops = {.size = sizeof train_ops,
                                        .open = train_open,
                                        .close = any_close,
-                                       .describe = any_describe};
+                                       .describe = any_describe,
+                                       .read = never_read};
 static const dlc_data_ops test_ops = {.size = sizeof test_ops,
                                       .open = test_open,
                                       .close = any_close,
-                                      .describe = any_describe};
+                                      .describe = any_describe,
+                                      .read = never_read};
 static const dlc_feature train_feature = {
     .size = sizeof train_feature, .name = "train", .ops = &train_ops};
 static const dlc_feature test_feature = {

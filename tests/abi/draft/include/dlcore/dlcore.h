@@ -4,6 +4,7 @@
 
 #include <dlcore/consistency.h>
 #include <dlcore/data.h>
+#include <dlcore/decoder.h>
 #include <dlcore/device.h>
 #include <dlcore/layer.h>
 #include <dlcore/plugin.h>

@@ -9,9 +9,9 @@
  *     };
  *
  * Each feature in its table is one thing that the plugin offers: a device, a transport,
- * a layer type, a solver, a consistency model or a data source, with its options and
- * its table of calls. A plugin can be inspected by reading this data; none of its code
- * runs except load.
+ * a layer type, a solver, a consistency model, a data source or a decoder, with its
+ * options and its table of calls. A plugin can be inspected by reading this data; none
+ * of its code runs except load.
  *
  *     dlc_plugin                    needed    thread  may block
  *     load                          optional  one     no
@@ -45,11 +45,11 @@
 extern "C" {
 #endif
 
-/* The version of this interface: draft 0.13. A draft may change in any way with its
+/* The version of this interface: draft 0.14. A draft may change in any way with its
  * minor number, so dlcore refuses a plugin that was built with another draft. 1.0 will
  * freeze the interface; the rules above hold from then on. */
 #define DLC_ABI_MAJOR 0
-#define DLC_ABI_MINOR 13
+#define DLC_ABI_MINOR 14
 
 /* The name of the exported symbol, with the major version. */
 #define DLC_PLUGIN_SYMBOL "dlc_plugin_v0"
@@ -250,6 +250,7 @@ typedef enum dlc_kind {
     DLC_KIND_SOLVER = 4,      /* dlc_solver_ops, <dlcore/solver.h> */
     DLC_KIND_DATA = 5,        /* dlc_data_ops, <dlcore/data.h> */
     DLC_KIND_CONSISTENCY = 6, /* dlc_consistency_ops, <dlcore/consistency.h> */
+    DLC_KIND_DECODER = 7,     /* dlc_decoder_ops, <dlcore/decoder.h> */
 } dlc_kind;
 
 /* One thing that a plugin offers. An array of features ends with one whose name is NULL

@@ -1,0 +1,41 @@
+/* The decoders that are installed, and the pixels that they make of the bytes of a
+ * file. The setup opens them before the ranks are started; the feed decodes with them.
+ *
+ * Threads: once open they do not change; any thread may decode. */
+#ifndef DLC_DATA_DECODERS_H
+#define DLC_DATA_DECODERS_H
+
+#include <dlcore/decoder.h>
+
+#include "base/status.h"
+#include "plugin/registry.h"
+
+typedef struct dlc_decoders dlc_decoders;
+
+/* Loads all decoders that are usable. DLC_ERR_PLUGIN if there are none. */
+dlc_status dlc_decoders_open(const dlc_registry *registry, dlc_decoders **decoders);
+void dlc_decoders_close(dlc_decoders *decoders); /* NULL allowed */
+
+/* A file in memory, and what its header says. */
+typedef struct dlc_encoded {
+    const unsigned char *bytes;
+    size_t count;
+    const dlc_decoder_ops *ops; /* of the decoder for it */
+    dlc_image_info info;
+} dlc_encoded;
+
+/* Finds the decoder for a file and reads its header. DLC_ERR_DATA if no decoder knows
+ * it, if it is damaged, or if it has more than `max_pixels` pixels. */
+dlc_status dlc_decoders_inspect(const dlc_decoders *decoders, const void *bytes,
+                                size_t count, int64_t max_pixels, dlc_encoded *encoded);
+
+/* The size of a picture shrunk by n, a power of two: ceil(size / n). */
+int32_t dlc_shrunk(int32_t size, int32_t shrink);
+
+/* Decodes a region of a file that was inspected: x, y, width and height of the picture
+ * shrunk by `shrink`, into `pixels`, rows of interleaved bytes without gaps. */
+dlc_status dlc_decoders_decode(const dlc_encoded *encoded, int32_t channels,
+                               int32_t shrink, const int32_t region[4],
+                               unsigned char *pixels);
+
+#endif

@@ -1,0 +1,260 @@
+/* Makes one form of the two that sources have, and checks what they answer. */
+#include "data/samples.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* The most bytes of one value; a larger one is a mistake. */
+#define VALUE_BYTES_MOST ((uint64_t)1 << 40)
+
+/* ---- Fields ------------------------------------------------------------------ */
+
+static void describe_simple(dlc_samples *samples) {
+    const dlc_data_info *info = &samples->info;
+    samples->simple[0] = (dlc_field){.size = sizeof(dlc_field),
+                                     .role = DLC_ROLE_IMAGE,
+                                     .dtype = info->dtype,
+                                     .name = "image",
+                                     .shape = info->shape};
+    samples->simple[1] = (dlc_field){.size = sizeof(dlc_field),
+                                     .role = DLC_ROLE_CLASS,
+                                     .dtype = DLC_I32,
+                                     .name = "label",
+                                     .shape = {1, {1}},
+                                     .classes = info->classes,
+                                     .class_names = info->class_names};
+    samples->info.field_count = 2;
+}
+
+const dlc_field *dlc_samples_field(const dlc_samples *samples, int32_t field) {
+    const dlc_field *at = samples->info.fields;
+    if (!at)
+        return &samples->simple[field];
+    while (field-- > 0)
+        at = DLC_NEXT(at);
+    return at;
+}
+
+int dlc_samples_are_encoded(const dlc_samples *samples) {
+    return (dlc_samples_field(samples, samples->image)->flags & DLC_FIELD_ENCODED) != 0;
+}
+
+/* The first field with this role; -1: none. */
+static int32_t find_role(const dlc_samples *samples, uint32_t role) {
+    for (int32_t f = 0; f < samples->info.field_count; f++)
+        if (dlc_samples_field(samples, f)->role == role)
+            return f;
+    return -1;
+}
+
+static int has_valid_shape(const dlc_field *field) {
+    int encoded = (field->flags & DLC_FIELD_ENCODED) != 0;
+    uint64_t bytes = dlc_dtype_bytes((dlc_dtype)field->dtype);
+    if (field->shape.rank < 0 || field->shape.rank > DLC_MAX_DIMS || !bytes)
+        return 0;
+    if (encoded)
+        return field->dtype == DLC_U8 && field->shape.rank == 3 &&
+               (field->shape.dims[0] == 1 || field->shape.dims[0] == 3);
+    for (int32_t i = 0; i < field->shape.rank; i++)
+        if (field->shape.dims[i] < 1 ||
+            __builtin_mul_overflow(bytes, (uint64_t)field->shape.dims[i], &bytes) ||
+            bytes > VALUE_BYTES_MOST)
+            return 0;
+    return 1;
+}
+
+static dlc_status check_fields(const dlc_samples *samples) {
+    const dlc_data_info *info = &samples->info;
+    if (info->field_count < 1 || info->field_count > DLC_FIELDS_MAX)
+        return dlc_fail(DLC_ERR_PLUGIN,
+                        "the data source describes %d fields, not 1 "
+                        "to %d",
+                        (int)info->field_count, DLC_FIELDS_MAX);
+    for (int32_t f = 0; f < info->field_count; f++) {
+        const dlc_field *field = dlc_samples_field(samples, f);
+        if (!field->name || !*field->name)
+            return dlc_fail(DLC_ERR_PLUGIN, "field %d of the data source has no name",
+                            (int)f);
+        if (!has_valid_shape(field))
+            return dlc_fail(DLC_ERR_PLUGIN,
+                            "field %s of the data source has an invalid type or shape",
+                            field->name);
+        if (field->role == DLC_ROLE_CLASS &&
+            (field->dtype != DLC_I32 || dlc_shape_count(&field->shape) != 1 ||
+             field->flags))
+            return dlc_fail(DLC_ERR_PLUGIN,
+                            "field %s of the data source is a class, but is not one "
+                            "int32",
+                            field->name);
+    }
+    return DLC_OK;
+}
+
+dlc_status dlc_samples_describe(const dlc_data_ops *ops, dlc_source *source,
+                                dlc_samples *samples) {
+    dlc_samples made = {.ops = ops, .source = source};
+    made.info.size = sizeof made.info;
+    DLC_TRY(ops->describe(source, &made.info));
+    if (made.info.fields ? !DLC_CAN(ops, read_sample) : !DLC_CAN(ops, read))
+        return dlc_fail(DLC_ERR_PLUGIN,
+                        "the data source has no %s, which a source %s fields needs",
+                        made.info.fields ? "read_sample" : "read",
+                        made.info.fields ? "with" : "without");
+    if (made.info.fields)
+        DLC_TRY(check_fields(&made));
+    else
+        describe_simple(&made);
+    made.image = find_role(&made, DLC_ROLE_IMAGE);
+    made.label = find_role(&made, DLC_ROLE_CLASS);
+    if (made.image < 0)
+        return dlc_fail(DLC_ERR_DATA, "the samples have no image");
+    if (made.info.fields) {
+        const dlc_field *image = dlc_samples_field(&made, made.image);
+        made.info.shape = image->shape;
+        made.info.dtype = (dlc_dtype)image->dtype;
+        made.info.classes = 0;
+        made.info.class_names = NULL;
+    }
+    if (made.info.fields && made.label >= 0) {
+        const dlc_field *label = dlc_samples_field(&made, made.label);
+        made.info.classes = label->classes;
+        made.info.class_names = label->class_names;
+    }
+    *samples = made;
+    return DLC_OK;
+}
+
+void dlc_samples_name(const dlc_samples *samples, int64_t index, char *text,
+                      size_t room) {
+    if (DLC_CAN(samples->ops, name))
+        samples->ops->name(samples->source, index, text, room);
+    else
+        (void)snprintf(text, room, "sample %" PRId64, index);
+    text[room - 1] = '\0';
+}
+
+/* ---- Reading ----------------------------------------------------------------- */
+
+void dlc_read_sample_free(dlc_read_sample *read) {
+    for (int32_t f = 0; f < DLC_FIELDS_MAX; f++)
+        dlc_free(read->memory[f]);
+    *read = (dlc_read_sample){0};
+}
+
+/* Gives memory for a value: dlc_sample.memory. `sample` is the first member. */
+static void *give_memory(dlc_sample *sample, int32_t field, uint64_t bytes) {
+    dlc_read_sample *read = (dlc_read_sample *)sample;
+    if (field < 0 || field >= read->samples->info.field_count ||
+        bytes > VALUE_BYTES_MOST) {
+        (void)dlc_fail(DLC_ERR_PLUGIN,
+                       "the data source wants %" PRIu64 " bytes for "
+                       "field %d",
+                       bytes, (int)field);
+        return NULL;
+    }
+    void *memory = field == read->samples->image ? read->into : NULL;
+    if (!memory) {
+        if (bytes > read->room[field] || !read->memory[field]) {
+            dlc_free(read->memory[field]);
+            read->room[field] = 0;
+            read->memory[field] = dlc_alloc(bytes + bytes / 4 + 1, 1);
+            if (!read->memory[field])
+                return NULL;
+            read->room[field] = bytes + bytes / 4 + 1;
+        }
+        memory = read->memory[field];
+    }
+    read->value[field].data = memory;
+    read->value[field].bytes = bytes;
+    return memory;
+}
+
+static uint64_t bytes_of(const dlc_shape *shape, uint32_t dtype) {
+    return (uint64_t)dlc_shape_count(shape) * dlc_dtype_bytes((dlc_dtype)dtype);
+}
+
+static int is_within(const dlc_shape *shape, const dlc_shape *most) {
+    int within = shape->rank == most->rank;
+    for (int32_t i = 0; within && i < shape->rank; i++)
+        within = shape->dims[i] >= 1 && shape->dims[i] <= most->dims[i];
+    return within;
+}
+
+/* Checks what the source has set; fixed values are of the one shape. */
+static dlc_status check_value(const dlc_samples *samples, int64_t index, int32_t f,
+                              dlc_value *value) {
+    const dlc_field *field = dlc_samples_field(samples, f);
+    int ok = value->data != NULL;
+    if (ok && !(field->flags & DLC_FIELD_ENCODED)) {
+        if (!(field->flags & DLC_FIELD_BOUNDED))
+            value->shape = field->shape;
+        ok = is_within(&value->shape, &field->shape) &&
+             value->bytes == bytes_of(&value->shape, field->dtype);
+    }
+    if (ok)
+        return DLC_OK;
+    return dlc_fail(DLC_ERR_PLUGIN,
+                    "the data source gives %" PRIu64 " bytes for field %s of sample "
+                    "%" PRId64 ", which do not fit its shape",
+                    value->data ? value->bytes : 0, field->name, index);
+}
+
+static dlc_status read_simple(const dlc_samples *samples, int64_t index,
+                              dlc_read_sample *read) {
+    void *memory = give_memory(&read->sample, samples->image,
+                               bytes_of(&samples->info.shape, samples->info.dtype));
+    if (!memory)
+        return DLC_ERR_NOMEM;
+    read->value[samples->image].shape = samples->info.shape;
+    return samples->ops->read(samples->source, 1, &index, memory, &read->label);
+}
+
+static dlc_status read_fields(const dlc_samples *samples, int64_t index,
+                              dlc_read_sample *read) {
+    uint32_t wanted = read->sample.wanted;
+    memset(read->value, 0, sizeof read->value);
+    DLC_TRY(samples->ops->read_sample(samples->source, &read->sample));
+    for (int32_t f = 0; f < samples->info.field_count; f++)
+        if (wanted >> f & 1)
+            DLC_TRY(check_value(samples, index, f, &read->value[f]));
+    read->label = DLC_LABEL_NONE;
+    if (samples->label >= 0)
+        memcpy(&read->label, read->value[samples->label].data, sizeof read->label);
+    return DLC_OK;
+}
+
+static dlc_status check_label(const dlc_samples *samples, int64_t index,
+                              int32_t label) {
+    int32_t classes = samples->info.classes;
+    if (samples->label < 0 || !classes || (label >= 0 && label < classes))
+        return DLC_OK;
+    return dlc_fail(DLC_ERR_DATA,
+                    "sample %" PRId64 " has label %d, but the source has classes 0 to "
+                    "%d",
+                    index, (int)label, (int)classes - 1);
+}
+
+dlc_status dlc_samples_read(const dlc_samples *samples, int64_t index, int label_only,
+                            void *into, dlc_read_sample *read) {
+    const dlc_field *image = dlc_samples_field(samples, samples->image);
+    dlc_value *value = &read->value[samples->image];
+    uint32_t label_bit = samples->label >= 0 ? 1u << samples->label : 0;
+    read->sample.size = sizeof read->sample;
+    read->sample.index = index;
+    read->sample.wanted = label_bit | (label_only ? 0 : 1u << samples->image);
+    read->sample.value = read->value;
+    read->sample.memory = give_memory;
+    read->samples = samples;
+    read->into = image->flags ? NULL : into;
+    DLC_TRY(samples->info.fields ? read_fields(samples, index, read)
+                                 : read_simple(samples, index, read));
+    DLC_TRY(check_label(samples, index, read->label));
+    if (read->into && value->data && value->data != read->into) {
+        memcpy(read->into, value->data, value->bytes);
+        value->data = read->into;
+    }
+    return DLC_OK;
+}

@@ -1,0 +1,62 @@
+/* A data source as the core reads it: samples of fields, whichever of the two forms of
+ * <dlcore/data.h> the source has. The core believes no answer of a source: wrong ones
+ * are a DLC_ERR_PLUGIN. Called by the feed and the setup. */
+#ifndef DLC_DATA_SAMPLES_H
+#define DLC_DATA_SAMPLES_H
+
+#include <dlcore/data.h>
+
+#include "base/status.h"
+
+/* An open source and its fields; a value that may be copied. */
+typedef struct dlc_samples {
+    const dlc_data_ops *ops;
+    dlc_source *source;
+
+    /* As the source describes itself. If it has fields, what a source without fields
+     * says (shape, dtype, classes, class_names) is that of `image` and `label`. */
+    dlc_data_info info;
+    dlc_field simple[2]; /* the fields of a source that describes none */
+
+    /* The fields that a net reads: the first of their role. label: -1 if there is none.
+     */
+    int32_t image, label;
+} dlc_samples;
+
+/* Describes the fields of an open source. DLC_ERR_PLUGIN for a description that is
+ * wrong; DLC_ERR_DATA for samples without an image. */
+dlc_status dlc_samples_describe(const dlc_data_ops *ops, dlc_source *source,
+                                dlc_samples *samples);
+
+/* Field 0 .. info.field_count - 1. */
+const dlc_field *dlc_samples_field(const dlc_samples *samples, int32_t field);
+/* Does a decoder have to make pixels of the images? */
+int dlc_samples_are_encoded(const dlc_samples *samples);
+
+/* One sample, and the memory that it was read into. Start with {0}; may be used again
+ * for any sample of the same source. */
+typedef struct dlc_read_sample {
+    dlc_sample sample;
+    dlc_value value[DLC_FIELDS_MAX]; /* of image and label, valid until the next read */
+    int32_t label;                   /* DLC_LABEL_NONE: there is no such field */
+
+    const dlc_samples *samples;
+    void
+        *into; /* where the image goes, unless it is encoded; NULL: memory of its own */
+    void *memory[DLC_FIELDS_MAX];
+    uint64_t room[DLC_FIELDS_MAX];
+} dlc_read_sample;
+void dlc_read_sample_free(dlc_read_sample *read);
+
+/* Reads the label of a sample, and its image unless `label_only`. The image is written
+ * to `into` if that is not NULL and the image is plain and of a fixed shape. Several
+ * threads may call this if the source allows it, each with a `read` of its own.
+ * DLC_ERR_DATA for a label that is none of the classes. */
+dlc_status dlc_samples_read(const dlc_samples *samples, int64_t index, int label_only,
+                            void *into, dlc_read_sample *read);
+
+/* Writes what the user calls a sample: the source's name for it, or its number. */
+void dlc_samples_name(const dlc_samples *samples, int64_t index, char *text,
+                      size_t room);
+
+#endif

@@ -1,0 +1,88 @@
+/* Decoders: pictures in a file format (JPEG, PNG) become pixels.
+ *
+ * A data source returns the bytes of a file as they are (DLC_FIELD_ENCODED). The core
+ * finds the decoder by the first bytes, asks for the size of the picture, decides which
+ * part of it is needed and how large, and has only that decoded. A decoder needs no
+ * settings, so its feature has no options.
+ *
+ *     dlc_decoder_ops  needed    thread  may block
+ *     matches          required  any     no
+ *     inspect          required  any     no
+ *     decode           required  any     no
+ *
+ * Threads. Every call may be made by several threads at once, on the same bytes too. A
+ * decoder has no state between calls.
+ *
+ * Sizes. A picture may be decoded at 1, 1/2, 1/4 ... of its size, at least by
+ * averaging, if the decoder can do so faster than the whole (JPEG can). The picture
+ * shrunk by n has ceil(width / n) x ceil(height / n) pixels; a region of it is given in
+ * these pixels. All sizes are those of the picture as it is looked at, after the
+ * orientation that the file asks for (EXIF).
+ *
+ * Damage. The bytes may be anything: a decoder must neither crash, nor read beyond
+ * them, nor believe a size in them. inspect takes no memory that depends on them; the
+ * core refuses pictures that are too large before it calls decode. */
+#ifndef DLCORE_DECODER_H
+#define DLCORE_DECODER_H
+
+#include <dlcore/plugin.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the header of a file says. */
+typedef struct dlc_image_info {
+    uint32_t size;
+    int32_t width, height; /* as looked at; at least 1 */
+    int32_t channels;      /* of the picture: 1 (grey) or 3 (red, green, blue) */
+
+    /* The picture can be decoded at 1 / n of its size for each power of two up to this
+     * one; 1: at full size only. */
+    int32_t shrink_max;
+} dlc_image_info;
+
+/* The arguments of decode. */
+typedef struct dlc_decode_args {
+    uint32_t size;
+    int32_t channels; /* of the pixels that are wanted: 1 or 3 */
+    const unsigned char *bytes;
+    size_t count;   /* of bytes */
+    int32_t shrink; /* a power of two, 1 .. shrink_max */
+
+    /* The region that is wanted, inside the shrunk picture; not empty. */
+    int32_t x, y, width, height;
+} dlc_decode_args;
+
+/* The table of calls of a decoder. */
+typedef struct dlc_decoder_ops {
+    uint32_t size;
+
+    /* Required. 1 if a file with these first bytes is of this format, otherwise 0.
+     * `count` is at least 16, unless the whole file is shorter. */
+    int (*matches)(const unsigned char *bytes, size_t count);
+
+    /* Required. Reads the header of the file and fills in `info`, whose size the caller
+     * has set. DLC_ERR_DATA with a sentence ("the header ends at byte 12"), without the
+     * name of the file, which the caller adds. */
+    dlc_status (*inspect)(const unsigned char *bytes, size_t count,
+                          dlc_image_info *info);
+
+    /* Required. Decodes a region to `pixels`: height x width x channels bytes, row by
+     * row, the channels of a pixel side by side, without gaps. Grey becomes colour and
+     * the reverse as `channels` asks (the weights of ITU-R BT.601: 0.299, 0.587,
+     * 0.114); transparency is dropped; 16 bits become 8. A region must have the pixels
+     * that it has in the whole picture. A file that ends too early is an error and not
+     * a half-empty picture: DLC_ERR_DATA with a sentence. DLC_ERR_NOMEM. */
+    dlc_status (*decode)(const dlc_decode_args *args, unsigned char *pixels);
+
+    /* Required. A valid file of this format, with a picture of at least 16 x 16 pixels,
+     * which `dlcore plugin check` tries the calls with, whole and damaged. */
+    const unsigned char *example;
+    uint64_t example_bytes;
+} dlc_decoder_ops;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,3 @@
+# Read by train.sh.
+"$dlcore" plugin inspect "@NAME@" >inspected
+grep -q "decoder" inspected
