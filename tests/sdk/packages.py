@@ -35,7 +35,7 @@ def was_not_built(pattern):
     """1 if the pattern is for a plugin of this source tree that was left out of the build,
     because a library was missing."""
     match = re.search(r"dlcore/0/(\w+)-([\w-]+)\.so$", pattern)
-    kinds = {"device": "devices", "solver": "solvers"}
+    kinds = {"decoder": "decoders", "device": "devices", "solver": "solvers"}
     return match and (SOURCE / "plugins" / kinds.get(match[1], match[1]) /
                       match[2]).is_dir()
 

@@ -1,0 +1,190 @@
+/* The decoder "png", on libpng: all colour types, depths and interlacing. Rows before a
+ * region are decompressed and dropped; those behind it are not read.
+ *
+ * libpng reports errors by longjmp: everything that must be released is in `reader`. */
+#include <dlcore/decoder.h>
+
+#include <setjmp.h>
+#include <string.h>
+
+#include <png.h>
+
+#include "../shared/pixels.h"
+#include "example.h"
+
+#define SIGNATURE_BYTES 8
+#define HEADER_BYTES 33 /* with the signature and the check sum */
+#define SIDE_MOST INT32_MAX
+/* Colour profiles and texts are of no use here. */
+#define CHUNK_BYTES_MOST (1 << 20)
+
+static const dlc_host *host;
+
+/* A file that is being read. */
+typedef struct reader {
+    const unsigned char *bytes;
+    size_t count, at;
+    png_structp png;
+    png_infop info;
+    dlc_status status;     /* why it jumped */
+    unsigned char *pixels; /* owned: a row, or all of them if the file is interlaced */
+} reader;
+
+/* ---- What libpng calls -------------------------------------------------------- */
+
+__attribute__((noreturn)) static void fail(png_structp png, png_const_charp text) {
+    reader *r = png_get_error_ptr(png);
+    r->status = host->fail(DLC_ERR_DATA, "damaged PNG file: %s", text);
+    png_longjmp(png, 1);
+}
+
+static void stay_silent(png_structp png, png_const_charp text) {
+    (void)png;
+    (void)text;
+}
+
+static void read_bytes(png_structp png, png_bytep to, size_t bytes) {
+    reader *r = png_get_io_ptr(png);
+    if (bytes > r->count - r->at)
+        png_error(png, "it ends too early");
+    memcpy(to, r->bytes + r->at, bytes);
+    r->at += bytes;
+}
+
+/* ---- The header --------------------------------------------------------------- */
+
+static int png_matches(const unsigned char *bytes, size_t count) {
+    return count >= SIGNATURE_BYTES && png_sig_cmp(bytes, 0, SIGNATURE_BYTES) == 0;
+}
+
+static uint32_t number_at(const unsigned char *bytes) {
+    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 |
+           (uint32_t)bytes[2] << 8 | bytes[3];
+}
+
+static dlc_status png_inspect(const unsigned char *bytes, size_t count,
+                              dlc_image_info *info) {
+    static const unsigned char begin[] = {0, 0, 0, 13, 'I', 'H', 'D', 'R'};
+    enum { COLOUR_TYPE = 25, COLOUR_BIT = 2 };
+    if (count < HEADER_BYTES || !png_matches(bytes, count) ||
+        memcmp(bytes + SIGNATURE_BYTES, begin, sizeof begin) != 0)
+        return host->fail(DLC_ERR_DATA, "damaged PNG file: it has no header");
+    uint32_t width = number_at(bytes + 16), height = number_at(bytes + 20);
+    if (!width || !height || width > SIDE_MOST || height > SIDE_MOST)
+        return host->fail(DLC_ERR_DATA,
+                          "damaged PNG file: its header says %u x %u pixels", width,
+                          height);
+    info->width = (int32_t)width;
+    info->height = (int32_t)height;
+    info->channels = bytes[COLOUR_TYPE] & COLOUR_BIT ? 3 : 1;
+    info->shrink_max = 1;
+    return DLC_OK;
+}
+
+/* ---- Decoding ----------------------------------------------------------------- */
+
+/* Has libpng make 8 bits of all depths, colours of palettes, and nothing of
+ * transparency. */
+static int read_header(reader *r) {
+    png_set_read_fn(r->png, r, read_bytes);
+    png_set_user_limits(r->png, SIDE_MOST, SIDE_MOST);
+    png_set_chunk_malloc_max(r->png, CHUNK_BYTES_MOST);
+    png_read_info(r->png, r->info);
+    png_set_expand(r->png);
+    png_set_scale_16(r->png);
+    png_set_strip_alpha(r->png);
+    int passes = png_set_interlace_handling(r->png);
+    png_read_update_info(r->png, r->info);
+    return passes;
+}
+
+static void put_row(const dlc_decode_args *args, int32_t have, const unsigned char *row,
+                    int32_t y, unsigned char *pixels) {
+    const unsigned char *from = row + (size_t)args->x * (size_t)have;
+    unsigned char *to = pixels + (size_t)(y - args->y) * (size_t)args->width *
+                                     (size_t)args->channels;
+    if (have == args->channels)
+        memcpy(to, from, (size_t)args->width * (size_t)have);
+    else
+        pixels_copy(from, have, (size_t)args->width, to, args->channels,
+                    args->channels);
+}
+
+static dlc_status decode_rows(reader *r, const dlc_decode_args *args,
+                              unsigned char *pixels) {
+    int passes = read_header(r);
+    size_t row_bytes = png_get_rowbytes(r->png, r->info);
+    int32_t have = png_get_channels(r->png, r->info);
+    int32_t height = (int32_t)png_get_image_height(r->png, r->info);
+    int32_t end = args->y + args->height;
+    if (args->x < 0 || args->y < 0 || end > height || (have != 1 && have != 3) ||
+        args->x + args->width > (int32_t)png_get_image_width(r->png, r->info))
+        return host->fail(DLC_ERR_INTERNAL, "a region beyond the picture");
+    r->pixels = host->alloc(passes > 1 ? row_bytes * (size_t)height : row_bytes);
+    if (!r->pixels)
+        return DLC_ERR_NOMEM;
+    for (int pass = 0; pass < passes - 1; pass++)
+        for (int32_t y = 0; y < height; y++)
+            png_read_row(r->png, r->pixels + (size_t)y * row_bytes, NULL);
+    for (int32_t y = 0; y < end; y++) {
+        unsigned char *row = r->pixels + (passes > 1 ? (size_t)y * row_bytes : 0);
+        png_read_row(r->png, row, NULL);
+        if (y >= args->y)
+            put_row(args, have, row, y, pixels);
+    }
+    return DLC_OK;
+}
+
+static dlc_status decode_region(reader *r, const dlc_decode_args *args,
+                                unsigned char *pixels) {
+    if (setjmp(png_jmpbuf(r->png)))
+        return r->status;
+    return decode_rows(r, args, pixels);
+}
+
+static dlc_status png_decode(const dlc_decode_args *args, unsigned char *pixels) {
+    reader r = {.bytes = args->bytes, .count = args->count, .status = DLC_ERR_NOMEM};
+    r.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, fail, stay_silent);
+    r.info = r.png ? png_create_info_struct(r.png) : NULL;
+    dlc_status status = r.info ? decode_region(&r, args, pixels)
+                               : host->fail(DLC_ERR_NOMEM,
+                                            "out of memory to decode a PNG file");
+    png_destroy_read_struct(&r.png, &r.info, NULL);
+    host->free(r.pixels);
+    return status;
+}
+
+/* ---- Descriptor --------------------------------------------------------------- */
+
+static dlc_status png_load(const dlc_host *services) {
+    host = services;
+    return DLC_OK;
+}
+
+static const dlc_decoder_ops ops = {
+    .size = sizeof ops,
+    .matches = png_matches,
+    .inspect = png_inspect,
+    .decode = png_decode,
+    .example = example,
+    .example_bytes = sizeof example,
+};
+
+static const dlc_feature features[] = {
+    {.size = sizeof(dlc_feature),
+     .kind = DLC_KIND_DECODER,
+     .name = "png",
+     .help = "PNG images of any colour type and depth",
+     .ops = &ops},
+    DLC_FEATURES_END,
+};
+
+const dlc_plugin dlc_plugin_v0 = {
+    .size = sizeof(dlc_plugin),
+    .abi_minor = DLC_ABI_MINOR,
+    .name = "png",
+    .version = DLC_VERSION,
+    .license = "BSD-2-Clause",
+    .features = features,
+    .load = png_load,
+};
