@@ -1,7 +1,7 @@
 /* Compares the bandwidth of solvers' updates with that of the device's copy and of its
  * add, which like an update changes an array in place. The better one of these is the
  * limit: an update is one pass over memory, and moves only the bytes that the rule
- * must.
+ * must. Both work on as many bytes as the update, so that caches help all alike.
  *
  *     update_speed DEVICE THREADS SOLVER...
  *
@@ -28,7 +28,8 @@ enum { ARRAYS = 2 * RANKS + DLC_MAX_SLOTS };
 static const size_t sizes[] = {LARGE, 1 << 20};
 static const double bar = 0.85;
 
-enum { COPY, ADD, UPDATE, UPDATE_TO, KINDS };
+/* An update comes after what it is compared with. */
+enum { COPY, ADD, UPDATE, COPY_TO, ADD_TO, UPDATE_TO, KINDS };
 
 typedef struct contestant {
     const char *name;
@@ -93,13 +94,23 @@ static const struct {
     const char *name;
     dlc_status (*run)(const bench *b, const contestant *c, size_t n);
     int streams, streams_of_slot; /* arrays read, plus arrays written */
-} kinds[KINDS] = {{"copy", copy, 2, 0},
-                  {"add", add, 3, 0},
-                  {"update", update, 3, 2},
-                  {"update_to", update_to, 5, 2}};
+    int arrays;                   /* of the update, without its slots */
+    int is_update;
+} kinds[KINDS] = {
+    {"copy", copy, 2, 0, 2, 0},       {"add", add, 3, 0, 2, 0},
+    {"update", update, 3, 2, 2, 1},   {"copy", copy, 2, 0, 2 * RANKS, 0},
+    {"add", add, 3, 0, 2 * RANKS, 0}, {"update_to", update_to, 5, 2, 2 * RANKS, 1}};
 
 static int is_possible(const bench *b, int kind) {
-    return kind != UPDATE_TO || DLC_CAN(b->ops, update_to);
+    return kind < COPY_TO || DLC_CAN(b->ops, update_to);
+}
+
+/* The elements of an update, or of the two arrays that have as many bytes. */
+static size_t length_of(const contestant *c, int kind, size_t n) {
+    if (kinds[kind].is_update)
+        return n;
+    size_t length = n * (size_t)(kinds[kind].arrays + c->solver.slots) / 2;
+    return length < LARGE ? length : LARGE;
 }
 
 /* In seconds. */
@@ -109,10 +120,11 @@ static double now(const bench *b) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Copies, too, move 16 MiB at least, to last longer than the clock's error. */
+/* Lasts longer than the clock's error. */
 static dlc_status time_of(const bench *b, const contestant *c, int kind, size_t n,
                           double *seconds) {
     int runs = (int)(LARGE / n);
+    n = length_of(c, kind, n);
     double since = now(b);
     for (int i = 0; i < runs; i++)
         DLC_TRY(kinds[kind].run(b, c, n));
@@ -141,7 +153,8 @@ static int by_value(const void *a, const void *b) {
 static double rate_of(contestant *c, int kind, size_t n) {
     int streams = kinds[kind].streams + c->solver.slots * kinds[kind].streams_of_slot;
     qsort(c->seconds[kind], ROUNDS, sizeof(double), by_value);
-    return streams * (double)n * sizeof(float) / c->seconds[kind][ROUNDS / 2];
+    return streams * (double)length_of(c, kind, n) * sizeof(float) /
+           c->seconds[kind][ROUNDS / 2];
 }
 
 static void print(bench *b, size_t n) {
@@ -151,14 +164,16 @@ static void print(bench *b, size_t n) {
             if (!is_possible(b, kind))
                 continue;
             double rate = rate_of(&b->solver[s], kind, n);
-            if (kind <= ADD && limit < rate)
-                limit = rate;
+            int is_update = kinds[kind].is_update;
+            if (!is_update)
+                limit = limit < rate ? rate : limit;
             printf("%-10s %2d M  %-10s %7.1f GB/s", b->solver[s].name, (int)(n >> 20),
                    kinds[kind].name, rate / 1e9);
-            if (kind > ADD)
+            if (is_update)
                 printf("  %3.0f %% of the limit%s", rate / limit * 100,
                        rate < bar * limit ? "  BELOW" : "");
             printf("\n");
+            limit = is_update ? 0 : limit;
         }
     }
 }
@@ -203,8 +218,7 @@ static dlc_status open_solver(bench *b, const char *name) {
                              .rule = c->solver.needs.rule,
                              .lr_mult = 1,
                              .decay_mult = 1,
-                             .grad_scale = 1,
-                             .trust = 1};
+                             .grad_scale = 1};
     return dlc_solver_values(&c->solver, 0, &c->update.values);
 }
 
