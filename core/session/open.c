@@ -106,8 +106,6 @@ static void note_exchange_activity(void *job, const char *what, uint64_t bytes) 
 
 static dlc_status open_exchange(dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    if (!arenas->segments && !dlc_net_sharded_arenas(session->net)->segments)
-        return dlc_fail(DLC_ERR_CONFIG, "the net has no parameters to train");
     dlc_exchange_schedule schedule;
     DLC_TRY(attach_arenas(session));
     DLC_TRY(dlc_exchange_schedule_make(session, &schedule));

@@ -221,24 +221,24 @@ static dlc_status check_parameters(checked_phase *at, const dlc_net *net) {
     return DLC_OK;
 }
 
-/* A net that is frozen throughout. One without any parameters is refused later. */
-static void check_frozen(checked_phase *at, const dlc_net *net) {
-    const dlc_net_param *frozen = NULL;
+/* Refuses to train a net without trained parameters, unless some may be missing. */
+static void check_trained(checked_phase *at, const dlc_net *net) {
+    int frozen = 0;
     for (int32_t i = 0; i < dlc_net_params(net); i++) {
         const dlc_net_param *param = dlc_net_param_at(net, i);
         if (!param->is_buffer)
             return;
-        if (param->is_frozen)
-            frozen = param;
+        frozen |= param->is_frozen;
     }
     for (int32_t i = 0; i < at->setup->graph->layers; i++)
         if (at->reported[i] || at->setup->graph->layer[i].broken)
             return;
-    if (frozen && at->phase == DLC_PHASE_TRAIN)
-        dlc_problems_add(
-            at->problems, at->setup->config, DLC_LINE_FILE,
-            "every layer with parameters is frozen, so there is nothing to "
-            "train; remove `frozen` from one of them");
+    if (at->phase == DLC_PHASE_TRAIN)
+        dlc_problems_add(at->problems, at->setup->config, DLC_LINE_FILE,
+                         frozen
+                             ? "every layer with parameters is frozen, so there is "
+                               "nothing to train; remove `frozen` from one of them"
+                             : "the net has no parameters to train");
 }
 
 static dlc_status check_net(checked_phase *at, const dlc_shape *sample) {
@@ -248,7 +248,7 @@ static dlc_status check_net(checked_phase *at, const dlc_shape *sample) {
         return DLC_OK;
     compare_all(at, net);
     dlc_status status = check_parameters(at, net);
-    check_frozen(at, net);
+    check_trained(at, net);
     dlc_net_free(net);
     return status;
 }

@@ -197,15 +197,12 @@ class Frozen(unittest.TestCase):
 
     def test_stages(self):
         """A stage that holds frozen layers, too; and one that holds nothing else."""
-        for layers in BELOW, ("conv2", "ip1"):
-            with self.subTest(layers=layers):
-                self.check_frozen(layers, "--ranks=2", "--set=parallel.stages=ip1"
-                                  if layers != BELOW else "--set=parallel.stages=ip2")
-        done = self.run_it("train", f"--weights={self.weights}", "--ranks=2",
-                           "--set=parallel.stages=bn2", *frozen(BELOW))
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("the stage that begins with layer 'conv1' has nothing to train",
-                      done.stderr)
+        for layers, first, ranks in ((BELOW, "ip2", 2), (("conv2", "ip1"), "ip1", 2),
+                                     (BELOW, "bn2", 2), (BETWEEN[:3], "conv2,ip1", 3),
+                                     (("ip2",), "ip2", 2), (BELOW, "bn2", 4)):
+            with self.subTest(layers=layers, first=first, ranks=ranks):
+                self.check_frozen(layers, f"--ranks={ranks}",
+                                  f"--set=parallel.stages={first}")
 
     def test_resumed(self):
         for layers in BELOW, BETWEEN:
@@ -238,6 +235,10 @@ class Frozen(unittest.TestCase):
             self.assertLess(between["memory"][key], whole["memory"][key], key)
         self.assertLess(below["peak_bytes"], rate["peak_bytes"])
         self.assertLess(between["peak_bytes"], whole["peak_bytes"])
+        for layers in BETWEEN, ("conv2",), ("bn1",), ("scale",), ("ip1",):
+            with self.subTest(layers=layers): # their inputs are not kept
+                self.assertLess(self.report(*frozen(layers))["memory"]["activations"],
+                                self.report(*still(layers))["memory"]["activations"])
         self.assertEqual(below["parameters"], whole["parameters"])
 
     def test_reported(self):

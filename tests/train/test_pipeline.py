@@ -349,7 +349,6 @@ class Pipeline(unittest.TestCase):
                  "3 ranks cannot be split among 2 stages"),
                 (["--ranks=2", "--set=parallel.stages=con2"], "did you mean 'conv2'?"),
                 (["--ranks=3", "--set=parallel.stages=ip1,conv2"], "in the order of the net"),
-                (["--ranks=2", "--set=parallel.stages=accuracy"], "has nothing to train"),
                 (["--ranks=2", "--set=parallel.stages=pool1x"], "did you mean 'pool1'?"),
                 (["--ranks=8", "--set=parallel.stages=auto"],
                  "layers with weights for 4 stages, not for 8"),

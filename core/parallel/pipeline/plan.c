@@ -237,13 +237,6 @@ static dlc_status check_stages(const dlc_pipeline *pipeline, const dlc_net *outl
         int32_t first = stages->first[s], end = stages->first[s + 1];
         int64_t parameters = 0;
         DLC_TRY(count_parameters(graph, outline, first, end, &parameters));
-        if (parameters == 0)
-            return dlc_fail(
-                DLC_ERR_CONFIG,
-                "%s: the stage that begins with layer '%s' has nothing to "
-                "train; begin it, or the next stage, elsewhere",
-                dlc_settings_where(session->setup->parallel_settings, "stages"),
-                graph->layer[first].name);
         if (session->rank == 0)
             dlc_info("stage %d, from rank %d on: layers %s to %s, %" PRId64
                      " parameters, about %.0f %% of the work",

@@ -93,8 +93,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     if (by_group(norm))
         memory->scratch_bytes = round64(norm_scratch(&job)) +
                                 norm_block_bytes(&job, layer->group->ranks);
-    memory->reads_in = 1;
-    memory->reads_out = norm->how.fused_sum && norm->how.relu.on;
+    memory->reads_in = norm_reads_in(layer, &norm->how);
+    memory->reads_out = norm_reads_out(layer, &norm->how);
     if (by_batch(norm))
         memory->workspace_bytes = 2 * statistics_bytes(norm) + sizeof(double);
     return DLC_OK;
@@ -185,16 +185,21 @@ static dlc_status backward_group(const batch_norm *norm, const norm_job *job,
 
 /* With a fused sum, the gradient of the other input is the gradient of the sum, from
  * which the normalization's backward starts as well. If it was not asked for, it
- * overwrites the gradient of the output. */
+ * overwrites the gradient of the output. Without the input (which the kernels multiply
+ * by 0 then) the gradient before the activation is computed in the same way. */
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     const batch_norm *norm = (const batch_norm *)layer;
     norm_job job = pass_of(norm, run);
     job.y = run->out[0];
     job.dy = run->out_diff[0];
     job.dx = run->in_diff[0];
-    if (norm->how.fused_sum)
-        job.other_diff = run->in_diff[1] ? run->in_diff[1] : run->out_diff[0];
-    if (norm->how.affine) {
+    if (!norm_reads_in(layer, &norm->how))
+        job.x = job.other_diff = run->out_diff[0];
+    if (norm->how.fused_sum && run->in_diff[1])
+        job.other_diff = run->in_diff[1];
+    else if (norm->how.fused_sum)
+        job.other_diff = run->out_diff[0];
+    if (norm->how.affine && !layer->frozen) {
         job.diff_scale = run->param_diff[0];
         job.diff_bias = run->param_diff[1];
     }

@@ -46,7 +46,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     layout_give(&memory->in[0], layout);
     layout_give(&memory->out[0], layout);
     args->type = layout->dtype;
-    if (layer->phase != DLC_PHASE_TRAIN) {
+    if (!has_weight_gradient(layer)) {
         memory->in_place = 1;
         return DLC_OK;
     }
@@ -77,7 +77,9 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     args.partial = run->scratch;
     args.factor_diff = run->param_diff[0];
     args.bias_diff = s->has_bias ? run->param_diff[1] : NULL;
-    cudaError_t error = scale_sums_run(&args, layer->net->stream);
+    cudaError_t error = has_weight_gradient(layer)
+                            ? scale_sums_run(&args, layer->net->stream)
+                            : cudaSuccess;
     if (error == cudaSuccess && args.to)
         error = scale_run(&args, layer->net->stream);
     return check_cuda(error, layer->name, "do its backward pass");

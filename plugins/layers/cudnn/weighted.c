@@ -64,7 +64,7 @@ void weighted_plan(weighted *w, dlc_layer_memory *memory, int narrow_gradient,
     }
     memory->workspace_bytes = w->copies_bytes;
     memory->scratch_bytes = w->gradient_bytes + scratch;
-    memory->reads_in = 1;
+    memory->reads_in = has_weight_gradient(&w->head);
     memory->reads_out = w->relu.on != 0;
 }
 

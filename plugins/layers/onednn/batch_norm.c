@@ -192,8 +192,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
         memory->scratch_bytes = sums_bytes(norm) +
                                 norm_group_bytes(layer->group,
                                                  (size_t)norm->how.channels);
-    memory->reads_in = 1;
-    memory->reads_out = norm->how.fused_sum && norm->how.relu.on;
+    memory->reads_in = norm_reads_in(layer, &norm->how);
+    memory->reads_out = norm_reads_out(layer, &norm->how);
     if (by_batch(norm))
         memory->workspace_bytes = 2 * statistics_bytes(norm) + sizeof(double);
     return DLC_OK;
@@ -377,7 +377,7 @@ static void slopes_set(const pass *p, size_t c, size_t i, double first, double s
 /* Computes the gradients of the parameters, of this rank's samples. */
 static void param_gradients(const pass *p, size_t c, double first, double second) {
     void *const *param_diff = p->run->param_diff;
-    if (!p->norm->how.affine)
+    if (!p->norm->how.affine || p->norm->head.frozen)
         return;
     ((float *)param_diff[0])[c] = (float)(second * (double)inverse_at(p, c));
     ((float *)param_diff[1])[c] = (float)first;
@@ -423,12 +423,17 @@ static void values_total(const void *user, size_t group, channel_values *values)
 
 /* The gradient of the other input of a fused sum is the gradient of the sum, from which
  * the backward pass of the normalisation starts, too; if the core does not ask for it,
- * it overwrites the output's gradient. Nothing to do if both are in the same memory. */
+ * it overwrites the output's gradient. Nothing to do if both are in the same memory.
+ * Without the input the gradient before the activation is computed in the same way. */
 static void residual_backward(const batch_norm *norm, const dlc_layer_run *run,
                               channel_task *task) {
-    if (!norm->how.fused_sum)
+    int reads_in = norm_reads_in(&norm->head, &norm->how);
+    int is_wanted = norm->how.fused_sum && run->in_diff[1];
+    void *other_diff = is_wanted ? run->in_diff[1] : run->out_diff[0];
+    if (!reads_in)
+        task->x = run->out_diff[0]; /* the kernels multiply it by 0 */
+    if (!norm->how.fused_sum && reads_in)
         return;
-    void *other_diff = run->in_diff[1] ? run->in_diff[1] : run->out_diff[0];
     if (!norm->how.relu.on && other_diff == run->out_diff[0])
         return;
     task->other_diff = other_diff;
@@ -473,7 +478,7 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
         return backward_group(&p, &task);
     if (run->empty)
         return DLC_OK;
-    int sums = by_batch(norm) || norm->how.affine || task.other_diff;
+    int sums = norm_reads_in(layer, &norm->how) || task.other_diff;
     const channel_passes passes = {.task = &task,
                                    .first = sums ? kernels->sum_back : NULL,
                                    .second = task.in_diff ? kernels->apply_back : NULL,

@@ -69,24 +69,22 @@ dlc_status convolution_batch_blocked_prepare(weighted *w,
     layout_set(&memory->in[0], w->src);
     layout_set(&memory->out[0], w->dst);
     state->space_bytes = round64(batch_blocked_space(conv));
-    if (w->head.phase != DLC_PHASE_TRAIN) {
-        memory->scratch_bytes = state->space_bytes;
-        return DLC_OK;
-    }
-    memory->workspace_bytes = state->space_bytes;
     memory->scratch_bytes = state->space_bytes;
-    memory->reads_in = state->space_bytes == 0;
-    memory->reads_out = w->relu.on;
+    memory->reads_out = w->head.phase == DLC_PHASE_TRAIN && w->relu.on;
+    if (has_weight_gradient(&w->head)) {
+        memory->workspace_bytes = state->space_bytes;
+        memory->reads_in = state->space_bytes == 0;
+    }
     return DLC_OK;
 }
 
 dlc_status convolution_batch_blocked_forward(weighted *w,
                                              const convolution_batch_blocked *state,
                                              const dlc_layer_run *run) {
-    int train = w->head.phase == DLC_PHASE_TRAIN;
+    int keeps = has_weight_gradient(&w->head);
     state->conv.kernels->forward(&state->conv, run->in[0], run->param[0],
                                  w->linear.has_bias ? run->param[1] : NULL, run->out[0],
-                                 train ? run->workspace : run->scratch);
+                                 keeps ? run->workspace : run->scratch);
     return DLC_OK;
 }
 

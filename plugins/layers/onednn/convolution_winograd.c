@@ -100,7 +100,7 @@ dlc_status convolution_winograd_prepare(weighted *w,
     layout_set(&memory->in[0], w->src);
     layout_set(&memory->out[0], w->dst);
     memory->scratch_bytes = kernels->space_bytes(&winograd->conv, training);
-    memory->reads_in = training;
+    memory->reads_in = has_weight_gradient(&w->head);
     memory->reads_out = training && w->relu.on;
     return DLC_OK;
 }

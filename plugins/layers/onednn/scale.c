@@ -53,7 +53,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
         return DLC_ERR_NOMEM;
     layout_set(&memory->in[0], layout);
     layout_set(&memory->out[0], layout);
-    if (layer->phase != DLC_PHASE_TRAIN) {
+    if (!has_weight_gradient(layer)) {
         memory->in_place = 1;
         return DLC_OK;
     }
@@ -105,13 +105,15 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     float *in_diff = run->in_diff[0], *partial = run->scratch;
     int64_t size = s->channels * s->spatial;
     int64_t each = (int64_t)partial_count(s);
+    int trains = has_weight_gradient(layer);
 #pragma omp parallel for schedule(static)
     for (int64_t n = 0; n < s->batch; n++) {
-        sum_sample(s, in + n * size, diff + n * size, partial + n * each);
+        if (trains)
+            sum_sample(s, in + n * size, diff + n * size, partial + n * each);
         if (in_diff)
             apply(s, run->param[0], NULL, diff + n * size, in_diff + n * size);
     }
-    for (int i = 0; i < (s->has_bias ? 2 : 1); i++) {
+    for (int i = 0; trains && i < (s->has_bias ? 2 : 1); i++) {
         float *gradient = run->param_diff[i];
         for (int64_t c = 0; c < s->channels; c++) {
             gradient[c] = 0;

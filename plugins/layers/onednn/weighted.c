@@ -188,7 +188,7 @@ static void plan_memory(weighted *w, dlc_layer_memory *memory) {
     memory->scratch_bytes = bytes + most;
     if (!training(w))
         return;
-    memory->reads_in = 1;
+    memory->reads_in = has_weight_gradient(&w->head);
     memory->reads_out = w->relu.on;
 }
 

@@ -67,6 +67,11 @@ static inline int64_t times(int64_t a, int64_t b) {
     return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
+/* Does backward compute gradients of the parameters? */
+static inline int has_weight_gradient(const dlc_layer *layer) {
+    return layer->phase == DLC_PHASE_TRAIN && !layer->frozen;
+}
+
 /* Is this part of backward requested? 0 means all of it. */
 static inline int wants_backward(const dlc_layer_run *run, uint32_t part) {
     return !run->backward || (run->backward & part) != 0;

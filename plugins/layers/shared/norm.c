@@ -22,6 +22,14 @@ int norm_by_group(const dlc_layer *layer, const norm_settings *n) {
     return norm_by_batch(layer, n) && n->global && layer->group;
 }
 
+int norm_reads_in(const dlc_layer *layer, const norm_settings *n) {
+    return norm_by_batch(layer, n) || (n->affine && has_weight_gradient(layer));
+}
+
+int norm_reads_out(const dlc_layer *layer, const norm_settings *n) {
+    return n->relu.on && (n->fused_sum || !norm_reads_in(layer, n));
+}
+
 const char *norm_statistics_text(const dlc_layer *layer, const norm_settings *n) {
     return norm_by_batch(layer, n) && n->global ? ", global statistics" : "";
 }

@@ -29,7 +29,11 @@ dlc_status norm_check_batch(const dlc_layer *layer, const norm_settings *n,
  */
 int norm_by_batch(const dlc_layer *layer, const norm_settings *n);
 int norm_by_group(const dlc_layer *layer, const norm_settings *n);
-/* What `describe` says of that, or "". */
+/* Does backward read the input? And the output, to tell where an activation was
+ * bounded: with a fused sum, and where it does not read the input. */
+int norm_reads_in(const dlc_layer *layer, const norm_settings *n);
+int norm_reads_out(const dlc_layer *layer, const norm_settings *n);
+/* What `describe` says of the statistics, or "". */
 const char *norm_statistics_text(const dlc_layer *layer, const norm_settings *n);
 
 #endif

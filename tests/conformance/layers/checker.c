@@ -273,7 +273,7 @@ static void compare_backward(const comparison *b) {
         if (!(r->shapes.no_gradient >> i & 1))
             compare_gradient(b, "the input", b->values.in[i], r->in_diff[i],
                              fixture_in_count(r, i));
-    for (int32_t i = 0; i < r->memory.params; i++)
+    for (int32_t i = 0; !r->spec.frozen && i < r->memory.params; i++)
         if (!(r->param[i].flags & DLC_PARAM_BUFFER))
             compare_gradient(b, r->param[i].name, b->values.param[i], r->param_diff[i],
                              fixture_param_count(r, i));

@@ -272,6 +272,7 @@ static dlc_status build(fixture *r) {
                            .index = r->spec.index,
                            .channel_begin = r->spec.channel_begin,
                            .channel_end = r->spec.channel_end,
+                           .frozen = r->spec.frozen,
                            .group = r->spec.group};
     if ((status = r->ops->create(&args, &r->layer)) != DLC_OK ||
         (status = infer(r)) != DLC_OK || (status = fuse(r)) != DLC_OK ||
@@ -417,6 +418,11 @@ typedef struct pass {
     dlc_layer_run run;
 } pass;
 
+/* Are the gradients of the parameters not even requested? */
+static int leaves_out_weights(const fixture *r) {
+    return r->spec.frozen && r->feature->caps & DLC_LAYER_SPLIT_BACKWARD;
+}
+
 static void pass_fill(const fixture *r, pass *p) {
     const struct fixture_memory *m = r->buffers;
     int which = r->spec.in_place - 1;
@@ -435,7 +441,7 @@ static void pass_fill(const fixture *r, pass *p) {
         p->in_diff[which] = block_at(&m->out_diff);
     for (int32_t i = 0; i < r->memory.params; i++) {
         p->param[i] = block_at(&m->param[i]);
-        p->param_diff[i] = r->param[i].flags & DLC_PARAM_BUFFER
+        p->param_diff[i] = r->param[i].flags & DLC_PARAM_BUFFER || leaves_out_weights(r)
                                ? NULL
                                : block_at(&m->param_diff[i]);
     }
@@ -445,6 +451,7 @@ static void pass_fill(const fixture *r, pass *p) {
                              .empty = (uint32_t)r->spec.empty,
                              .in = p->in,
                              .out = p->out,
+                             .backward = leaves_out_weights(r) ? DLC_BACKWARD_DATA : 0,
                              .out_diff = p->out_diff,
                              .in_diff = p->in_diff,
                              .param = p->param,

@@ -25,6 +25,7 @@ typedef struct layer_spec {
     const char
         *layout; /* layout of in[0]: NULL plain, "last", "blocked", "batch_blocked" */
     int32_t threads; /* 0: 2 */
+    int frozen;      /* its parameters are not trained */
     int in_place;    /* out[0] overwrites in[in_place - 1] if the layer allows it */
     uint64_t seed;
     uint32_t index;

@@ -186,6 +186,8 @@ START_TEST(scale) {
     check_all_ways(&spec, 1e-5);
     spec.settings = "bias=yes";
     check_all_ways(&spec, 1e-5);
+    spec.frozen = 1;
+    check_all_ways(&spec, 1e-5);
 }
 END_TEST
 

@@ -76,6 +76,26 @@ START_TEST(fused_sum) {
 }
 END_TEST
 
+/* With known statistics, backward reads the input for the gradient of the scale alone.
+ */
+START_TEST(input_not_kept) {
+    for (int layout = 0; layout < COUNT(layouts); layout++)
+        for (int activation = 0; activation < COUNT(activations); activation++) {
+            layer_spec spec = spec_of(_i, layout, activation);
+            spec.frozen = activation % 2;
+            spec.settings = spec.frozen ? "use_global_stats=yes"
+                                        : "use_global_stats=yes scale_bias=no";
+            spec.residual = activation / 2 % 2;
+            spec.in_place = layout % 2;
+            fixture r;
+            run_fixture(&r, &spec);
+            ck_assert_uint_eq(r.memory.reads_in, 0);
+            fixture_close(&r);
+            check_layer(&spec, 2e-4);
+        }
+}
+END_TEST
+
 /* Half a unit in the last of eight bits, for the largest numbers, and as much if the
  * gradient of a sum is rounded on its way. */
 START_TEST(bfloat16) {
@@ -264,6 +284,7 @@ int main(void) {
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, every_layout, 0, COUNT(shapes));
     tcase_add_loop_test(tests, fused_sum, 0, COUNT(shapes));
+    tcase_add_loop_test(tests, input_not_kept, 0, COUNT(shapes));
     tcase_add_loop_test(tests, bfloat16, 0, COUNT(shapes));
     tcase_add_loop_test(tests, any_number_of_threads, 0, 3);
     tcase_add_test(tests, streaming_stores);

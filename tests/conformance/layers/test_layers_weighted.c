@@ -76,6 +76,37 @@ START_TEST(inner_product) {
 }
 END_TEST
 
+static void open_and_run(fixture *r, const layer_spec *spec) {
+    ck_assert_int_eq(fixture_open(r, spec), DLC_OK);
+    fill_values(r->in_data[0], fixture_in_count(r, 0), 1, 1);
+    fill_values(r->param_data[0], fixture_param_count(r, 0), 2, 1);
+    fill_values(r->param_data[1], fixture_param_count(r, 1), 3, 1);
+    fill_values(r->out_diff, fixture_out_count(r), 4, 1);
+    ck_assert_int_eq(fixture_forward(r), DLC_OK);
+    ck_assert_int_eq(fixture_backward(r), DLC_OK);
+}
+
+/* Backward to the data reads the output of a fused activation alone. */
+START_TEST(frozen) {
+    static const char *const settings[] = {"num_output=32 kernel_size=3 pad=1",
+                                           "num_output=5 kernel_size=3 layout=library",
+                                           "num_output=16 kernel_size=5 stride=2",
+                                           "num_output=10"};
+    for (int fused = 0; fused < 2; fused++) {
+        layer_spec spec = {.type = _i < 3 ? "convolution" : "inner_product",
+                           .settings = settings[_i],
+                           .fused = fused ? "" : NULL,
+                           .frozen = 1,
+                           .in = {SHAPE(16, 32, 8, 8)}};
+        check_all_ways(&spec, 2e-5);
+        fixture r;
+        open_and_run(&r, &spec);
+        ck_assert_uint_eq(r.memory.reads_in, 0);
+        fixture_close(&r);
+    }
+}
+END_TEST
+
 /* Layers of LeNet and cifar10-full at full size: two runs are bitwise identical, and so
  * is a run with one thread. */
 static const struct {
@@ -91,16 +122,6 @@ static const struct {
     {"inner_product", "num_output=500", {4, {64, 50, 4, 4}}},
     {"inner_product", "num_output=10", {2, {100, 1024}}},
 };
-
-static void open_and_run(fixture *r, const layer_spec *spec) {
-    ck_assert_int_eq(fixture_open(r, spec), DLC_OK);
-    fill_values(r->in_data[0], fixture_in_count(r, 0), 1, 1);
-    fill_values(r->param_data[0], fixture_param_count(r, 0), 2, 1);
-    fill_values(r->param_data[1], fixture_param_count(r, 1), 3, 1);
-    fill_values(r->out_diff, fixture_out_count(r), 4, 1);
-    ck_assert_int_eq(fixture_forward(r), DLC_OK);
-    ck_assert_int_eq(fixture_backward(r), DLC_OK);
-}
 
 START_TEST(repeatable) {
     fixture a, b, one;
@@ -358,6 +379,7 @@ int main(void) {
     tcase_add_loop_test(tests, convolution, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, convolution_with_relu, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, inner_product, 0, COUNT(products));
+    tcase_add_loop_test(tests, frozen, 0, 4);
     tcase_add_loop_test(tests, repeatable, 0, COUNT(large));
     tcase_add_loop_test(tests, accumulates, 0, COUNT(shared));
     tcase_add_loop_test(tests, channel_parallel, 0, COUNT(slices));
