@@ -56,8 +56,8 @@ static dlc_status open_slice(const dlc_time_update *update, const dlc_net_row *r
     target.segment = slice->segment;
     slice->count = row->trained_count;
     return dlc_local_update_open(&target, arenas->weights + row->trained_begin,
-                                 arenas->gradients + row->trained_begin, slots,
-                                 &slice->update);
+                                 arenas->gradients + row->trained_begin, slots, NULL,
+                                 session->solver.accumulation_steps, &slice->update);
 }
 
 /* With sharded updates the session has no whole slots. */

@@ -122,14 +122,14 @@ net_rows dlc_net_chunk_rows(const net_chunks *chunks, int32_t chunk, int32_t ran
 int64_t dlc_net_chunk_sample(const net_chunks *chunks, int64_t row) {
     const dlc_net_tensor_parallel *tp = chunks->tp;
     if (tp->schedule == DLC_TENSOR_BY_RANK)
-        return chunks->current * chunks->rows + row;
+        return chunks->sample + chunks->current * chunks->rows + row;
     for (int32_t r = 0; r < tp->ranks; r++) {
         int64_t each = rows_each(tp, r);
         if (row < each)
-            return first_of(tp, r) + chunks->current * each + row;
+            return chunks->sample + first_of(tp, r) + chunks->current * each + row;
         row -= each;
     }
-    return 0;
+    return chunks->sample;
 }
 
 static void size_consecutive(const dlc_net_tensor_parallel *tp, net_chunks *chunks) {

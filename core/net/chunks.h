@@ -33,6 +33,7 @@ typedef struct net_chunks {
 
     /* The state of a pass. */
     int32_t current; /* the chunk that is being computed */
+    int64_t sample;  /* position of the first sample of all ranks in the batch */
     int32_t transfers;
     dlc_transfer *transfer;                 /* own; the list being made */
     const float **part;                     /* own; each rank's part of a gradient */
@@ -55,7 +56,7 @@ int dlc_net_is_chunked(const net_chunks *chunks, int32_t node);
 
 net_rows dlc_net_chunk_rows(const net_chunks *chunks, int32_t chunk, int32_t rank);
 
-/* The position, in the batch of all ranks, of a row of the current chunk. */
+/* The position in the batch of a row of the current chunk. */
 int64_t dlc_net_chunk_sample(const net_chunks *chunks, int64_t row);
 
 #endif

@@ -180,7 +180,7 @@ struct dlc_net {
     float loss_scale;
     int64_t iteration;
     int64_t sample;     /* position of the first of this rank's samples */
-    int64_t all_sample; /* position of the first sample of all ranks */
+    int64_t all_sample; /* of the first of those of all ranks that share its layers */
     int timed;
 };
 
@@ -249,6 +249,9 @@ dlc_net_part dlc_net_backward_part(const net_op *op);
 static inline int32_t net_backward_step(const dlc_net *net, const net_op *op) {
     return 2 * net->ops - 1 - op->index;
 }
+
+/* memory.c: the position in the batch of this rank's first sample, in this pass. */
+void dlc_net_set_sample(dlc_net *net, int64_t sample);
 
 /* Boundary tensors follow those of the batch: incoming ones, then outgoing ones. */
 static inline int32_t net_boundary_in(int32_t i) {

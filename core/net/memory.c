@@ -113,13 +113,20 @@ static void point_boundaries(dlc_net *net, const dlc_net_pass *pass) {
     }
 }
 
+void dlc_net_set_sample(dlc_net *net, int64_t sample) {
+    const dlc_net_tensor_parallel *tp = net->args.tensor_parallel;
+    int64_t before = tp ? tp->first_sample[tp->rank] - tp->first_sample[0] : 0;
+    net->sample = sample;
+    net->all_sample = sample - before;
+}
+
 /* Buffers have the same offsets in each set of micro-batch buffers. */
 void dlc_net_begin_pass(dlc_net *net, const dlc_net_pass *pass) {
     net->pass_offset = (size_t)pass->micro_batch_buffer * pass_bytes(net);
     point_boundaries(net, pass);
     dlc_net_point_from(net, 0);
     net->iteration = pass->iteration;
-    net->sample = pass->sample;
+    dlc_net_set_sample(net, pass->sample);
 }
 
 void dlc_net_set_gradient_arena(dlc_net *net, float *arena) {

@@ -12,7 +12,13 @@ static int reads(const dlc_graph_layer *reader, int32_t node) {
     return 0;
 }
 
-/* Do only tensor-parallel layers read its output, directly or through light layers? */
+/* Is a layer in another pipeline stage? */
+static int is_elsewhere(const dlc_net *net, int32_t node) {
+    return net->args.end && (node < net->args.first || node >= net->args.end);
+}
+
+/* Do only tensor-parallel layers read its output, directly or through light layers?
+ * Other stages get it as the samples of this rank. */
 static int leads_to_parallel(const dlc_net *net, int32_t node) {
     const dlc_graph *graph = net->args.graph;
     int any = 0;
@@ -20,8 +26,9 @@ static int leads_to_parallel(const dlc_net *net, int32_t node) {
         const dlc_graph_layer *reader = &graph->layer[i];
         if (!(reader->phases & (unsigned)net->args.phase) || !reads(reader, node))
             continue;
-        if (!dlc_net_is_tensor_parallel(net->args.tensor_parallel, i) &&
-            !(dlc_net_is_light(reader) && leads_to_parallel(net, i)))
+        if (is_elsewhere(net, i) ||
+            (!dlc_net_is_tensor_parallel(net->args.tensor_parallel, i) &&
+             !(dlc_net_is_light(reader) && leads_to_parallel(net, i))))
             return 0;
         any = 1;
     }
@@ -64,9 +71,9 @@ static dlc_status shard_layer(dlc_net *net, net_op *op) {
 dlc_status dlc_net_pass_shard(dlc_net *net) {
     for (int32_t i = 0; net->args.tensor_parallel && i < net->ops; i++) {
         net_op *op = net->op[i];
-        if (op->node == NO_NODE) /* at the boundary of the stage */
-            continue;
-        DLC_TRY(shard_layer(net, op));
+        DLC_TRY(op->node == NO_NODE /* it sends to another stage */
+                    ? dlc_net_reshard_input(net, op, 0, SAMPLE_SHARDED, 0)
+                    : shard_layer(net, op));
         i = op->index;
     }
     return DLC_OK;

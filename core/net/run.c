@@ -41,7 +41,7 @@ dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
     if (net->timed)
         reset_times(net);
     net->iteration = iteration;
-    net->sample = sample;
+    dlc_net_set_sample(net, sample);
     for (int32_t i = 0; i < net->chunks.first_op; i++)
         DLC_TRY(dlc_net_forward_op(net, net->op[i]));
     return net_is_training(net) ? DLC_OK : dlc_net_chunks_forward(net);

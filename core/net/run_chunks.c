@@ -309,14 +309,14 @@ static dlc_status clear_metrics(const dlc_net *net) {
 }
 
 static dlc_status begin_batch(dlc_net *net) {
+    net->chunks.sample = net->all_sample;
     DLC_TRY(clear_metrics(net));
     return begin_gather(net, 0, gathered(net)->data);
 }
 
 /* What comes before the chunked part sees this rank's samples, as before. */
 static dlc_status end_batch(dlc_net *net, int64_t sample) {
-    net->sample = sample;
-    net->all_sample = 0;
+    dlc_net_set_sample(net, sample);
     return wait_for(net, net->chunks.sent);
 }
 

@@ -40,6 +40,8 @@ static void find_local_batch(dlc_session *session) {
     session->global_batch = dlc_setup_global_batch(session->setup);
     dlc_setup_rank_samples(session->setup, session->rank, &session->local_offset,
                            &session->local_batch);
+    session->micro_batch = session->local_batch;
+    session->micro_batches = 1;
 }
 
 static dlc_status split_batch(dlc_session *session) {
@@ -209,6 +211,7 @@ static dlc_status begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
                              .job = job,
                              .rank = dlc_job_rank(job),
                              .ranks = dlc_job_ranks(job),
+                             .mesh = {1, 1, 1},
                              .accumulation_steps = 1};
     dlc_log_rank_set((int)session->rank);
     return dlc_setup_set_ranks(setup, session->ranks);
@@ -367,6 +370,7 @@ static dlc_session remaining(const dlc_session *from) {
                          .job = from->job,
                          .rank = from->rank,
                          .ranks = from->ranks,
+                         .mesh = from->mesh,
                          .axis = from->axis,
                          .axes = from->axes,
                          .device_ops = from->device_ops,

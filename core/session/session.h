@@ -19,6 +19,7 @@
 #include "session/layer_group.h"
 #include "session/sharded.h"
 #include "session/updates.h"
+#include "setup/mesh.h"
 #include "setup/setup.h"
 #include "solver/accumulate.h"
 #include "solver/ema.h"
@@ -31,6 +32,7 @@ typedef struct dlc_session {
     int32_t rank, ranks;
     int is_plan;           /* only to be shown, not run: there are no peers */
     int32_t planned_ranks; /* in a plan of one rank: those that it stands for; 0: one */
+    dlc_mesh mesh;         /* of the ranks; axes that are not used are 1 rank long */
     dlc_axis *axis;        /* own; those that it was opened with */
     int32_t axes;
 
@@ -75,8 +77,10 @@ typedef struct dlc_session {
     dlc_p2p *p2p; /* the consistency model's p2p channel; NULL: it needs none */
 
     int64_t local_offset, local_batch; /* this rank's samples in the global batch */
-    int64_t global_batch;              /* samples of one pass over all ranks */
-    int64_t accumulation_steps;        /* passes per update of the weights */
+    int32_t micro_batches;             /* that a pass of this rank is cut into */
+    int64_t micro_batch;        /* samples that go through this rank's net at once */
+    int64_t global_batch;       /* samples of one pass over all ranks */
+    int64_t accumulation_steps; /* passes per update of the weights */
     uint64_t planned_bytes;   /* memory that this rank takes: dlc_session_memory.peak */
     int64_t epoch_iterations; /* at least 1 */
     int64_t max_iterations;

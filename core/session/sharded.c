@@ -9,6 +9,20 @@ dlc_status dlc_sharded_open(dlc_session *session) {
                           session->sharded.slot);
 }
 
+/* One bucket: these gradients are complete at the end of backward. */
+static dlc_status open_exchange(dlc_session *session, const dlc_arenas *arenas) {
+    const size_t begin[] = {0, arenas->count};
+    dlc_exchange_args args = {.comm = session->sharded.comm,
+                              .device_ops = session->device_ops,
+                              .device = session->device,
+                              .queue = session->queue,
+                              .gradients = arenas->gradients,
+                              .weights = arenas->weights,
+                              .begin = begin,
+                              .buckets = 1};
+    return dlc_exchanger_open(&args, &session->sharded.exchanger);
+}
+
 dlc_status dlc_sharded_start(dlc_session *session) {
     dlc_sharded *sharded = &session->sharded;
     const dlc_arenas *arenas = dlc_net_sharded_arenas(session->net);
@@ -24,12 +38,18 @@ dlc_status dlc_sharded_start(dlc_session *session) {
         return DLC_OK;
     for (int32_t i = 0; i < session->solver.slots; i++)
         slots[i] = sharded->slot[i].base;
-    return dlc_local_update_open(&target, arenas->weights, arenas->gradients, slots,
-                                 &sharded->update);
+    if (sharded->comm)
+        DLC_TRY(open_exchange(session, arenas));
+    const dlc_exchange *exchange = sharded->exchanger
+                                       ? dlc_exchanger_table(sharded->exchanger)
+                                       : NULL;
+    return dlc_local_update_open(
+        &target, arenas->weights, arenas->gradients, slots, exchange,
+        session->solver.accumulation_steps * session->micro_batches, &sharded->update);
 }
 
-dlc_status dlc_sharded_ready(dlc_session *session, int32_t pass) {
-    return dlc_local_update_ready(&session->sharded.update, session->iteration, pass);
+dlc_status dlc_sharded_ready(dlc_session *session, int32_t index) {
+    return dlc_local_update_ready(&session->sharded.update, session->iteration, index);
 }
 
 dlc_status dlc_sharded_finish(dlc_session *session) {
@@ -39,5 +59,6 @@ dlc_status dlc_sharded_finish(dlc_session *session) {
 
 void dlc_sharded_close(dlc_session *session) {
     dlc_local_update_close(&session->sharded.update);
+    dlc_exchanger_close(session->sharded.exchanger);
     dlc_slots_close(session->device_ops, session->device, session->sharded.slot);
 }

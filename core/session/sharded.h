@@ -2,8 +2,9 @@
  * beside those of the parameters that all ranks have. A session gives them slots,
  * averages and an update of their own; without any it has nothing to do.
  *
- * Their gradients need no reduction, because each rank saw the samples of all ranks
- * that share a layer: they are updated as in a job of one rank.
+ * Each rank saw the samples of all ranks that share a layer, so their gradients need no
+ * reduction over these, only over ranks that have the same rows. Without such ranks
+ * they are updated as in a job of one rank.
  *
  * Threads: the training thread. */
 #ifndef DLC_SESSION_SHARDED_H
@@ -11,6 +12,7 @@
 
 #include <dlcore/device.h>
 
+#include "comm/exchange.h"
 #include "solver/ema.h"
 #include "solver/local_update.h"
 #include "solver/slots.h"
@@ -21,6 +23,9 @@ struct dlc_session;
 typedef struct dlc_sharded {
     dlc_memory slot[DLC_MAX_STATES];
     dlc_ema ema;
+    dlc_comm
+        *comm; /* of the ranks with the same rows, set by an axis; NULL: only this */
+    dlc_exchanger *exchanger;
     dlc_local_update update;
 } dlc_sharded;
 
@@ -30,8 +35,9 @@ dlc_status dlc_sharded_open(struct dlc_session *session);
 dlc_status dlc_sharded_start(struct dlc_session *session);
 void dlc_sharded_close(struct dlc_session *session);
 
-/* Backward of a pass is done; of all passes: updates the weights. */
-dlc_status dlc_sharded_ready(struct dlc_session *session, int32_t pass);
+/* Backward of micro-batch `index` of an iteration is done; of all: updates the weights.
+ */
+dlc_status dlc_sharded_ready(struct dlc_session *session, int32_t index);
 dlc_status dlc_sharded_finish(struct dlc_session *session);
 
 #endif

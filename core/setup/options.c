@@ -130,6 +130,10 @@ const dlc_option dlc_parallel_section_options[] = {
                "how tensor-parallel layers get the samples of all ranks; whole_batch: "
                "all at once; by_rank: one rank's after another's; chunked: a chunk of "
                "every rank's at a time; auto: by predicted time and memory"),
+    DLC_INT(
+        "tensor", "0", 0, 1024,
+        "ranks that divide a layer with parallel = tensor or auto, neighbours of one "
+        "stage; 0: all ranks of the stage"),
     DLC_STRING("stages", "1",
                "pipeline stages, consecutive parts of the net on ranks of their own: a "
                "number, or the first layer of each stage but the first; auto: one per "

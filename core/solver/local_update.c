@@ -12,7 +12,7 @@ static dlc_status no_reduction(void *context, int32_t bucket) {
 
 static dlc_status open_model(const dlc_update_target *target, float *weights,
                              float *gradients, float *const *slots,
-                             dlc_local_update *update) {
+                             const dlc_exchange *exchange, dlc_local_update *update) {
     update->border[1] = target->count;
     update->exchange = (dlc_exchange){.size = sizeof update->exchange,
                                       .ranks = 1,
@@ -28,7 +28,7 @@ static dlc_status open_model(const dlc_update_target *target, float *weights,
                                  .weights = weights,
                                  .gradients = gradients,
                                  .updater = dlc_solver_updater_table(update->updater),
-                                 .exchange = &update->exchange};
+                                 .exchange = exchange ? exchange : &update->exchange};
     for (int32_t i = 0; i < target->solver->slots; i++)
         args.slots[i] = slots[i];
     return dlc_synchronous_ops.create(&args, &update->model);
@@ -36,16 +36,17 @@ static dlc_status open_model(const dlc_update_target *target, float *weights,
 
 dlc_status dlc_local_update_open(const dlc_update_target *target, float *weights,
                                  float *gradients, float *const *slots,
+                                 const dlc_exchange *exchange, int32_t steps,
                                  dlc_local_update *update) {
     update->accumulator = (dlc_accumulator){.ops = target->device_ops,
                                             .device = target->device,
                                             .queue = target->queue,
-                                            .steps = target->solver->accumulation_steps,
+                                            .steps = steps,
                                             .gradients = gradients,
                                             .count = target->count};
     DLC_TRY(dlc_accumulator_open(&update->accumulator));
     DLC_TRY(dlc_solver_updater_open(target, &update->updater));
-    return open_model(target, weights, gradients, slots, update);
+    return open_model(target, weights, gradients, slots, exchange, update);
 }
 
 void dlc_local_update_close(dlc_local_update *update) {

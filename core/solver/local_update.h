@@ -1,6 +1,6 @@
-/* The update of arenas whose gradients no other rank has a part in: rows of
- * tensor-parallel layers, and what `dlcore time` measures. Accumulation, updater and
- * the synchronous model in one.
+/* The update of arenas outside a session's exchange: rows of tensor-parallel layers,
+ * and what `dlcore time` measures. Accumulation, updater and the synchronous model in
+ * one.
  *
  * Threads: the train thread. */
 #ifndef DLC_SOLVER_LOCAL_UPDATE_H
@@ -18,10 +18,13 @@ typedef struct dlc_local_update {
     dlc_exchange exchange;
 } dlc_local_update;
 
-/* The arenas have `target->count` elements; `slots` as many arenas as the rule has. On
- * failure the caller still closes it. */
+/* The arenas have `target->count` elements; `slots` as many arenas as the rule has.
+ * `exchange`: of one bucket, over the ranks that have a part in the gradients; NULL: no
+ * other rank has; `steps`: passes of an iteration. On failure the caller still closes
+ * it. */
 dlc_status dlc_local_update_open(const dlc_update_target *target, float *weights,
                                  float *gradients, float *const *slots,
+                                 const dlc_exchange *exchange, int32_t steps,
                                  dlc_local_update *update);
 void dlc_local_update_close(dlc_local_update *update); /* a zeroed one is allowed */
 

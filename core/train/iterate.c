@@ -168,13 +168,17 @@ static dlc_status read_batch(dlc_iterate *iterate) {
  * those spent meanwhile on updates and on waiting for what layers gather. */
 static dlc_status compute(dlc_iterate *iterate, dlc_work work) {
     const dlc_schedule *schedule = &iterate->schedule;
-    dlc_updates *updates = &iterate->session->updates;
-    dlc_session_layer_group *group = &iterate->session->layer_group;
+    dlc_session *session = iterate->session;
+    dlc_updates *updates = &session->updates;
+    dlc_session_layer_group *group = &session->layer_group;
     uint64_t began = dlc_now_ns();
     iterate->solver_seconds = updates->seconds = group->seconds = 0;
     DLC_TRY(
         (work == DLC_WORK_FORWARD ? schedule->ops->forward : schedule->ops->backward)(
             schedule->context, &iterate->pass, schedule->micro_batch));
+    if (work == DLC_WORK_BACKWARD)
+        DLC_TRY(dlc_sharded_ready(session, schedule->pass * session->micro_batches +
+                                               schedule->micro_batch));
     iterate->compute_seconds += dlc_since(began) - iterate->solver_seconds -
                                 updates->seconds - group->seconds;
     return DLC_OK;
@@ -207,7 +211,6 @@ static dlc_status reduce(dlc_iterate *iterate) {
     }
     DLC_TRY(queue_of(iterate) ? queue_control_words(iterate)
                               : write_control_words(iterate));
-    DLC_TRY(dlc_sharded_ready(session, iterate->schedule.pass));
     return has ? mark_ready(iterate, dlc_net_arenas(session->net)->count) : DLC_OK;
 }
 

@@ -58,6 +58,12 @@ static void shape_feed(const dlc_axis *axis, dlc_feed_args *args) {
     dlc_phase phase = args->test ? DLC_PHASE_TEST : DLC_PHASE_TRAIN;
     args->rank = pipeline->stages.replica;
     args->ranks = pipeline->stages.replicas;
+    /* The samples of a tensor group are cut into micro-batches as those of one rank, so
+     * each rank of the group reads them all. */
+    if (!args->test) {
+        args->offset -= dlc_pipeline_own_place(pipeline).tensor * args->count;
+        args->count *= axis->session->mesh.tensor;
+    }
     args->labels_only = !dlc_stages_read(&pipeline->stages, axis->session->setup->graph,
                                          phase, 0);
 }
@@ -77,13 +83,14 @@ static void shape_group(const dlc_axis *axis, dlc_session_layer_group *group) {
 static dlc_status connect(dlc_axis *axis) {
     dlc_session *session = axis->session;
     dlc_pipeline *pipeline = axis->state;
-    const dlc_stages *stages = &pipeline->stages;
     const dlc_comm_args *how = &session->connection.how;
     dlc_comm *comm = NULL;
     DLC_TRY(dlc_progress_engine_connect(how, 0, &pipeline->engine));
-    DLC_TRY(dlc_process_group_open(session->job, stages->stage * stages->replicas,
-                                   stages->replicas, &pipeline->group));
-    DLC_TRY(dlc_process_group_connect(&pipeline->group, how, &comm));
+    DLC_TRY(dlc_process_group_open(session->job,
+                                   dlc_mesh_stage_group(&session->mesh, session->rank),
+                                   &pipeline->group));
+    const dlc_comm_args of_stage = dlc_process_group_args(&pipeline->group, how);
+    DLC_TRY(dlc_comm_open(&of_stage, &comm));
     pipeline->world = session->connection.comm;
     session->connection.comm = comm;
     return dlc_process_group_finish(&pipeline->group);
@@ -131,7 +138,8 @@ static dlc_status gather_memory(dlc_pipeline *pipeline) {
 static dlc_status open(dlc_axis *axis) {
     dlc_session *session = axis->session;
     dlc_pipeline *pipeline = axis->state;
-    pipeline->schedule.fixed_order = dlc_net_collective_layer(session->net) != NULL;
+    pipeline->schedule.fixed_order = session->mesh.tensor > 1 ||
+                                     dlc_net_collective_layer(session->net) != NULL;
     DLC_TRY(dlc_process_group_finish(&pipeline->group));
     DLC_TRY(take(session, DLC_CONTROL_WORDS, &pipeline->control_words));
     if (pipeline->micro_batches > 1)
@@ -182,6 +190,8 @@ static void close(dlc_axis *axis) {
     dlc_boundary_tensors_free(&pipeline->test);
     dlc_boundary_tensors_free(&pipeline->train);
     dlc_stages_free(&pipeline->stages);
+    dlc_free(pipeline->pad_labels);
+    dlc_free(pipeline->pad_data);
     dlc_free(pipeline->memory);
     dlc_free(pipeline->work);
     dlc_free(pipeline);

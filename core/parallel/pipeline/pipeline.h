@@ -17,10 +17,10 @@
 #ifndef DLC_PARALLEL_PIPELINE_PIPELINE_H
 #define DLC_PARALLEL_PIPELINE_PIPELINE_H
 
-#include "parallel/pipeline/process_group.h"
 #include "parallel/pipeline/schedule_1f1b.h"
 #include "parallel/pipeline/stage_p2p.h"
 #include "parallel/pipeline/stages.h"
+#include "parallel/process_group.h"
 #include "session/session.h"
 
 /* Totals over all passes but the first few, which set up what later ones find ready:
@@ -49,6 +49,10 @@ typedef struct dlc_pipeline {
     dlc_memory sum;           /* gradients of all micro-batches but the first */
     dlc_memory control_words; /* for control words */
 
+    float *
+        pad_data; /* own; a test batch without samples, for the last passes of a test */
+    int32_t *pad_labels;
+
     /* State of the current pass. */
     dlc_schedule_1f1b schedule;
     int32_t current;      /* the micro-batch being computed */
@@ -63,6 +67,11 @@ typedef struct dlc_pipeline {
 
 /* The axis; its state is a dlc_pipeline. */
 extern const dlc_axis_ops dlc_pipeline_axis;
+
+/* Where this rank is in the mesh. */
+static inline dlc_mesh_place dlc_pipeline_own_place(const dlc_pipeline *pipeline) {
+    return dlc_mesh_place_of(&pipeline->session->mesh, pipeline->session->rank);
+}
 
 /* ---- Its calls, each in the file that is named (session/axis.h) ---- */
 

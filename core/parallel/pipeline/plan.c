@@ -23,13 +23,6 @@ static dlc_status check_ranks(const dlc_session *session, int32_t stages) {
                     (int)session->ranks, (int)stages, (int)stages);
 }
 
-static int has_split_layers(const dlc_graph *graph) {
-    for (int32_t i = 0; i < graph->layers; i++)
-        if (graph->layer[i].parallel != DLC_PARALLEL_DATA)
-            return 1;
-    return 0;
-}
-
 static dlc_status check_job(const dlc_session *session) {
     const dlc_setup *setup = session->setup;
     const char *where = dlc_settings_where(setup->parallel_settings, "stages");
@@ -50,11 +43,6 @@ static dlc_status check_job(const dlc_session *session) {
             "%s: [parallel] batch_split other than equal does not work with "
             "stages; remove one of them",
             where);
-    if (has_split_layers(setup->graph))
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "%s: layers with parallel = tensor or auto do not work "
-                        "with stages; set parallel = data, or remove stages",
-                        where);
     if (dlc_settings_is(setup->train_settings, "precision", "fp16"))
         return dlc_fail(DLC_ERR_CONFIG,
                         "%s: fp16 scales all gradients alike, and no stage "
@@ -102,8 +90,8 @@ static dlc_status divide_batch(dlc_pipeline *pipeline) {
     dlc_shape sample;
     DLC_TRY(dlc_setup_sample_shape(&setup->train, &sample));
     pipeline->sample = dlc_shape_count(&sample);
-    pipeline->micro_batches = (int32_t)count;
-    pipeline->micro_batch_size = session->local_batch / count;
+    pipeline->micro_batches = session->micro_batches = (int32_t)count;
+    pipeline->micro_batch_size = session->micro_batch = session->local_batch / count;
     return DLC_OK;
 }
 
@@ -317,6 +305,7 @@ static dlc_status plan(dlc_axis *axis, const dlc_stage_cut *cut) {
                                     .replicas = replicas,
                                     .stage = session->rank / replicas,
                                     .replica = session->rank % replicas};
+    session->mesh = (dlc_mesh){.pipeline = count, .data = replicas, .tensor = 1};
     DLC_TRY(divide_batch(pipeline));
     pipeline->schedule = (dlc_schedule_1f1b){.stage = pipeline->stages.stage,
                                              .stages = count,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "parallel/pipeline/pipeline.h"
 
 /* ---- Waiting ----------------------------------------------------------------- */
@@ -21,11 +22,26 @@ static void report_wait(const dlc_pipeline *pipeline) {
 
 /* ---- Forward ----------------------------------------------------------------- */
 
+/* The first sample of a tensor group, which is cut into micro-batches of all its ranks
+ * together; then the first of this rank's part of one of these. */
+static int64_t group_offset(const dlc_pipeline *pipeline) {
+    const dlc_session *session = pipeline->session;
+    return session->local_offset -
+           dlc_pipeline_own_place(pipeline).tensor * session->local_batch;
+}
+
+static int64_t first_sample(const dlc_pipeline *pipeline, int32_t k) {
+    int32_t tensor = pipeline->session->mesh.tensor;
+    return group_offset(pipeline) +
+           ((int64_t)k * tensor + dlc_pipeline_own_place(pipeline).tensor) *
+               pipeline->micro_batch_size;
+}
+
 static dlc_status set_batch(const dlc_pipeline *pipeline, dlc_net *net,
                             const dlc_pass *pass, int32_t k) {
-    int64_t before = k * pipeline->micro_batch_size;
     if (!pass->data)
         return DLC_OK;
+    int64_t before = first_sample(pipeline, k) - group_offset(pipeline);
     return dlc_net_set_input(net, pass->data + before * pipeline->sample,
                              pass->labels + before);
 }
@@ -41,10 +57,21 @@ static void enter(dlc_pipeline *pipeline, const dlc_pass *pass, int32_t k) {
     dlc_net_pass of_net = {
         .micro_batch_buffer = k % dlc_schedule_1f1b_max_in_flight(&pipeline->schedule),
         .iteration = pass->iteration,
-        .sample = session->local_offset + (int64_t)k * pipeline->micro_batch_size};
+        .sample = first_sample(pipeline, k)};
     pipeline->current = k;
     dlc_stage_p2p_bind(pipeline->stage_p2p, k, &of_net);
     dlc_net_begin_pass(session->net, &of_net);
+}
+
+/* While the ranks of a tensor group wait for each other inside a layer, messages to
+ * other stages would not move, and these may be what others wait for. */
+static dlc_status finish_sending(const dlc_pipeline *pipeline,
+                                 const dlc_stage_p2p *stage_p2p) {
+    if (pipeline->session->mesh.tensor == 1)
+        return DLC_OK;
+    while (dlc_stage_p2p_is_sending(stage_p2p))
+        DLC_TRY(dlc_progress_engine_wait_any(pipeline->engine));
+    return DLC_OK;
 }
 
 static dlc_status forward(void *context, const dlc_pass *pass, int32_t k) {
@@ -53,13 +80,12 @@ static dlc_status forward(void *context, const dlc_pass *pass, int32_t k) {
     uint64_t began = dlc_now_ns();
     enter(pipeline, pass, k);
     DLC_TRY(set_batch(pipeline, session->net, pass, k));
-    DLC_TRY(dlc_net_forward(session->net, pass->iteration,
-                            session->local_offset +
-                                (int64_t)k * pipeline->micro_batch_size));
+    DLC_TRY(dlc_net_forward(session->net, pass->iteration, first_sample(pipeline, k)));
     DLC_TRY(dlc_net_sync(session->net));
     DLC_TRY(dlc_session_add_loss(session, pipeline->micro_batch_size, pass->loss));
     DLC_TRY(pipeline->status);
     DLC_TRY(dlc_stage_p2p_send(pipeline->stage_p2p, k));
+    DLC_TRY(finish_sending(pipeline, pipeline->stage_p2p));
     pipeline->times.busy += dlc_since(began);
     dlc_schedule_1f1b_done(&pipeline->schedule, DLC_SCHEDULE_FORWARD);
     return DLC_OK;
@@ -117,6 +143,7 @@ static dlc_status backward(void *context, const dlc_pass *pass, int32_t k) {
     DLC_TRY(pipeline->status);
     DLC_TRY(dlc_stage_p2p_return_gradients(pipeline->stage_p2p, k));
     DLC_TRY(reuse_slot(pipeline, k));
+    DLC_TRY(finish_sending(pipeline, pipeline->stage_p2p));
     pipeline->times.busy += dlc_since(began);
     dlc_schedule_1f1b_done(&pipeline->schedule, DLC_SCHEDULE_BACKWARD);
     return DLC_OK;
@@ -243,14 +270,55 @@ static dlc_status add_metrics(const dlc_net *net, dlc_evaluation *evaluation) {
     return DLC_OK;
 }
 
-/* Batches of this replica's part of the test set, even if the stage reads none of them.
- */
-static int64_t test_batches(const dlc_pipeline *pipeline) {
+/* Batches of a replica's part of the test set, even if the stage reads none of them. */
+static int64_t test_batches(const dlc_pipeline *pipeline, int32_t replica) {
     const dlc_data_setup *test = &pipeline->session->setup->test;
-    const dlc_stages *stages = &pipeline->stages;
-    int64_t begin = test->info.samples * stages->replica / stages->replicas;
-    int64_t end = test->info.samples * (stages->replica + 1) / stages->replicas;
+    int32_t replicas = pipeline->stages.replicas;
+    int64_t begin = test->info.samples * replica / replicas;
+    int64_t end = test->info.samples * (replica + 1) / replicas;
     return (end - begin + test->batch - 1) / test->batch;
+}
+
+/* The ranks of a tensor group make as many passes as the one with the most batches. */
+static int64_t test_passes(const dlc_pipeline *pipeline) {
+    int64_t passes = 0;
+    int32_t tensor = pipeline->session->mesh.tensor;
+    int32_t first = pipeline->stages.replica - pipeline->stages.replica % tensor;
+    for (int32_t r = first; r < first + tensor; r++) {
+        int64_t batches = test_batches(pipeline, r);
+        passes = batches > passes ? batches : passes;
+    }
+    return passes;
+}
+
+/* A batch, or after the last one samples without labels, which count in no metric. */
+static dlc_status read_test_batch(const dlc_pipeline *pipeline, int64_t k) {
+    const dlc_session *session = pipeline->session;
+    dlc_batch batch;
+    if (k < test_batches(pipeline, pipeline->stages.replica)) {
+        DLC_TRY(dlc_feed_next(session->test_feed, &batch));
+        return dlc_net_set_input(session->test_net, batch.data, batch.labels);
+    }
+    return dlc_net_set_input(session->test_net, pipeline->pad_data,
+                             pipeline->pad_labels);
+}
+
+/* Allocates what is read after the last batch, freed with the axis. */
+static dlc_status make_pad(dlc_pipeline *pipeline) {
+    const dlc_data_setup *test = &pipeline->session->setup->test;
+    dlc_shape sample;
+    if (pipeline->pad_data)
+        return DLC_OK;
+    DLC_TRY(dlc_setup_sample_shape(test, &sample));
+    size_t batch = (size_t)test->batch;
+    pipeline->pad_data = dlc_alloc(batch * (size_t)dlc_shape_count(&sample),
+                                   sizeof *pipeline->pad_data);
+    pipeline->pad_labels = dlc_alloc(batch, sizeof *pipeline->pad_labels);
+    if (!pipeline->pad_data || !pipeline->pad_labels)
+        return DLC_ERR_NOMEM;
+    for (size_t i = 0; i < batch; i++)
+        pipeline->pad_labels[i] = DLC_LABEL_NONE;
+    return DLC_OK;
 }
 
 static dlc_status wait_for_slot(dlc_pipeline *pipeline, int32_t k) {
@@ -273,16 +341,14 @@ static dlc_status test_batch(dlc_pipeline *pipeline, int32_t k,
     DLC_TRY(wait_for_slot(pipeline, k));
     dlc_stage_p2p_bind(pipeline->test_stage_p2p, k, &pass);
     dlc_net_begin_pass(session->test_net, &pass);
-    if (session->test_feed) {
-        dlc_batch batch;
-        DLC_TRY(dlc_feed_next(session->test_feed, &batch));
-        DLC_TRY(dlc_net_set_input(session->test_net, batch.data, batch.labels));
-    }
+    if (session->test_feed)
+        DLC_TRY(read_test_batch(pipeline, k));
     pipeline->current = k;
     DLC_TRY(dlc_net_forward(session->test_net, session->iteration, 0));
     DLC_TRY(dlc_net_sync(session->test_net));
     DLC_TRY(pipeline->status);
     DLC_TRY(dlc_stage_p2p_send(pipeline->test_stage_p2p, k));
+    DLC_TRY(finish_sending(pipeline, pipeline->test_stage_p2p));
     return add_metrics(session->test_net, evaluation);
 }
 
@@ -291,7 +357,9 @@ dlc_status dlc_pipeline_test(dlc_axis *axis, dlc_evaluation *evaluation) {
     const dlc_session *session = axis->session;
     dlc_pipeline *pipeline = axis->state;
     list_metrics(session, evaluation);
-    int64_t batches = test_batches(pipeline);
+    int64_t batches = test_passes(pipeline);
+    if (session->mesh.tensor > 1)
+        DLC_TRY(make_pad(pipeline));
     if (session->test_feed)
         DLC_TRY(dlc_feed_seek(session->test_feed, 0));
     for (int32_t k = 0; k < SLOTS && k < batches; k++)

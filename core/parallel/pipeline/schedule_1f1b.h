@@ -9,9 +9,9 @@
  * equal stages (stages - 1) / (micro_batches + stages - 1) of the time is lost in
  * bubbles.
  *
- * Replicas of a stage whose layers reduce over the replicas must take the same steps in
- * the same order. Then the order is fixed: forward while the bound allows, otherwise
- * backward.
+ * Ranks that work on a micro-batch together, as a tensor group does, or a stage whose
+ * layers reduce over its replicas, must take the same steps in the same order. Then the
+ * order is fixed: forward while the bound allows, otherwise backward.
  *
  * Micro-batches run forward, and backward, in the order of their numbers, so gradients
  * are accumulated in a fixed order whatever arrives first. */

@@ -254,3 +254,11 @@ size_t dlc_stage_p2p_memory(const dlc_stage_p2p *stage_p2p) {
 uint64_t dlc_stage_p2p_sent(const dlc_stage_p2p *stage_p2p) {
     return stage_p2p->sent;
 }
+
+int dlc_stage_p2p_is_sending(const dlc_stage_p2p *stage_p2p) {
+    int32_t pending = 0;
+    for (int32_t i = 0; i < stage_p2p->args.slots; i++)
+        pending += stage_p2p->slots[i].pending[OUTPUTS] +
+                   stage_p2p->slots[i].pending[RETURNS];
+    return pending > 0;
+}

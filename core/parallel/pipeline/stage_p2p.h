@@ -52,6 +52,9 @@ dlc_status dlc_stage_p2p_return_gradients(dlc_stage_p2p *stage_p2p,
 void dlc_stage_p2p_bind(dlc_stage_p2p *stage_p2p, int32_t micro_batch,
                         dlc_net_pass *pass);
 
+/* Is a message in flight that this rank sends? */
+int dlc_stage_p2p_is_sending(const dlc_stage_p2p *stage_p2p);
+
 /* Bytes of all slots; bytes planned for so many slots; bytes sent so far. */
 size_t dlc_stage_p2p_memory(const dlc_stage_p2p *stage_p2p);
 size_t dlc_stage_p2p_bytes(const dlc_boundary_tensors *boundary, int32_t slots);

@@ -26,7 +26,7 @@ dlc_status dlc_tensor_parallel_outline(const planning *p,
                          .threads = 1,
                          .precision = DLC_F32,
                          .sample = p->sample,
-                         .batch = split ? session->local_batch : p->batch,
+                         .batch = split ? session->micro_batch : p->batch,
                          .seed = session->setup->seed,
                          .tensor_parallel = split};
     return dlc_net_build(&args, net);

@@ -23,7 +23,7 @@ static double cut_of(const planning *p, int32_t first) {
 static dlc_plan_tensor_group group_of(const planning *p, int32_t first) {
     const dlc_session *session = p->session;
     dlc_graph_input cut = session->setup->graph->layer[first].input[0];
-    double ranks = session->ranks;
+    double ranks = session->mesh.tensor;
     dlc_plan_tensor_group group = {.samples = (double)p->batch,
                                    .memory = p->measured.memory,
                                    .cut_bytes = cut_of(p, first),
@@ -50,7 +50,7 @@ static double weights_of(const planning *p) {
     double bytes = 0;
     for (size_t i = 0; i < p->layers; i++)
         bytes += p->layer[i].parameter_bytes /
-                 (p->tensor->layers[p->node[i]] ? session->ranks : 1);
+                 (p->tensor->layers[p->node[i]] ? session->mesh.tensor : 1);
     return bytes * (1 + p->measured.cluster.copies);
 }
 

@@ -48,40 +48,69 @@ static void announce(const dlc_session *session, const dlc_tensor_parallel *tens
             dlc_text_add(&names, "%s%s", names.length ? ", " : "",
                          graph->layer[i].name);
     if (names.length)
-        dlc_info("tensor parallel, split over the ranks by channels: %s",
-                 dlc_text_string(&names));
+        dlc_info("tensor parallel, split over %d ranks by channels: %s",
+                 (int)session->mesh.tensor, dlc_text_string(&names));
     if (tensor->train.schedule != DLC_TENSOR_WHOLE_BATCH)
         dlc_info("the last of them get the samples of all ranks in batch chunks: %s",
                  dlc_plan_schedule_text(tensor->train.schedule));
     dlc_text_free(&names);
 }
 
+/* The samples that the ranks of the group put through the net at once, and the channels
+ * that they get of a layer. Groups that have the same rows must divide channels alike.
+ */
 static dlc_status assign_samples(const dlc_session *session,
                                  dlc_tensor_parallel *tensor) {
-    size_t ranks = (size_t)session->ranks;
-    tensor->first = dlc_alloc(ranks + 1, sizeof *tensor->first);
-    tensor->test_first = dlc_alloc(ranks + 1, sizeof *tensor->test_first);
-    if (!tensor->first || !tensor->test_first)
+    const dlc_mesh *mesh = &session->mesh;
+    int32_t ranks = mesh->tensor,
+            first = dlc_mesh_tensor_group(mesh, session->rank).first;
+    size_t edges = (size_t)ranks + 1;
+    tensor->first = dlc_alloc(edges, sizeof *tensor->first);
+    tensor->test_first = dlc_alloc(edges, sizeof *tensor->test_first);
+    tensor->share = dlc_alloc(edges, sizeof *tensor->share);
+    if (!tensor->first || !tensor->test_first || !tensor->share)
         return DLC_ERR_NOMEM;
-    for (size_t r = 0; r < ranks; r++) {
-        int64_t offset = 0, count = 0;
-        dlc_setup_rank_samples(session->setup, (int32_t)r, &offset, &count);
+    for (int32_t r = 0; r < ranks; r++) {
+        int64_t offset = 0, count = session->micro_batch;
+        if (mesh->pipeline == 1)
+            dlc_setup_rank_samples(session->setup, first + r, &offset, &count);
         if (count == 0)
             return dlc_fail(
                 DLC_ERR_CONFIG,
                 "rank %d has no samples, so layers cannot be split; give it "
                 "samples ([parallel] batch_split), or set parallel = data",
-                (int)r);
-        tensor->first[r + 1] = offset + count;
-        tensor->test_first[r + 1] = (int64_t)(r + 1) * session->setup->test.batch;
+                (int)(first + r));
+        tensor->first[r + 1] = tensor->first[r] + count;
+        tensor->test_first[r + 1] = (r + 1) * session->setup->test.batch;
+        tensor->share[r + 1] = mesh->data > 1 ? r + 1 : tensor->first[r + 1];
     }
-    tensor->train = (dlc_net_tensor_parallel){.rank = session->rank,
-                                              .ranks = session->ranks,
-                                              .layers = tensor->layers,
-                                              .first_sample = tensor->first,
-                                              .channel_share = tensor->first};
+    tensor->train = (dlc_net_tensor_parallel){
+        .rank = dlc_mesh_place_of(mesh, session->rank).tensor,
+        .ranks = ranks,
+        .layers = tensor->layers,
+        .first_sample = tensor->first,
+        .channel_share = tensor->share};
     tensor->test = tensor->train;
     tensor->test.first_sample = tensor->test_first;
+    return DLC_OK;
+}
+
+/* Lays the tensor groups into the stages; with stages, whose batches differ by a
+ * sample, the ranks of a group would have different micro-batches. */
+static dlc_status make_mesh(dlc_session *session) {
+    const dlc_settings *settings = session->setup->parallel_settings;
+    int32_t ranks = (int32_t)dlc_settings_get_int(settings, "tensor");
+    if (dlc_mesh_make(session->ranks, session->mesh.pipeline, ranks, &session->mesh) !=
+        DLC_OK)
+        return dlc_fail(DLC_ERR_CONFIG, "%s: %s",
+                        dlc_settings_where(settings, "tensor"), dlc_detail());
+    if (session->mesh.pipeline > 1 &&
+        session->global_batch % (session->ranks / session->mesh.pipeline) != 0)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%s: the ranks of a tensor group exchange the samples of a "
+                        "micro-batch, so each must have equally many; use a batch that "
+                        "the ranks of a stage divide",
+                        dlc_settings_where(settings, "tensor"));
     return DLC_OK;
 }
 
@@ -147,7 +176,15 @@ static dlc_status choose_schedule(planning *p) {
                                               tensor->layers);
     while (!is_auto && strcmp(dlc_plan_schedule_text(schedule), text) != 0)
         schedule++;
-    if (first < 0 && is_auto)
+    if (session->mesh.pipeline > 1 && is_auto)
+        schedule = DLC_TENSOR_WHOLE_BATCH;
+    else if (session->mesh.pipeline > 1 && schedule != DLC_TENSOR_WHOLE_BATCH)
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "%s: a micro-batch of a pipeline stage is the chunk already; set "
+            "tensor_schedule = whole_batch",
+            dlc_settings_where(session->setup->parallel_settings, "tensor_schedule"));
+    else if (first < 0 && is_auto)
         dlc_debug("tensor_schedule = auto: whole_batch, because %s", dlc_detail());
     else if (first < 0 && schedule != DLC_TENSOR_WHOLE_BATCH &&
              has_open_layers(session))
@@ -195,6 +232,9 @@ static dlc_status plan(dlc_axis *axis) {
             dlc_info("parallel = auto: no layer is split (%s)", dlc_detail());
         return DLC_OK;
     }
+    DLC_TRY(make_mesh(session));
+    if (session->mesh.tensor == 1)
+        return DLC_OK;
     dlc_tensor_parallel *tensor = dlc_alloc(1, sizeof *tensor);
     if (!tensor)
         return DLC_ERR_NOMEM;
@@ -204,6 +244,10 @@ static dlc_status plan(dlc_axis *axis) {
         return DLC_ERR_NOMEM;
     DLC_TRY(choose(session, tensor));
     axis->in_use = tensor->count > 0;
+    if (!axis->in_use) {
+        session->mesh.data *= session->mesh.tensor;
+        session->mesh.tensor = 1;
+    }
     return DLC_OK;
 }
 
@@ -215,22 +259,52 @@ static void shape_net(const dlc_axis *axis, dlc_net_args *args) {
 
 /* ---- Opening --------------------------------------------------------------------- */
 
-static dlc_status connect(dlc_axis *axis) {
-    const dlc_session *session = axis->session;
-    const dlc_comm_args *how = &session->connection.how;
-    dlc_tensor_parallel *tensor = axis->state;
-    DLC_TRY(dlc_progress_engine_connect(how, 0, &tensor->engine));
+/* The group's messages. */
+static dlc_status connect_group(const dlc_session *session, const dlc_comm_args *how,
+                                dlc_tensor_parallel *tensor) {
+    const dlc_comm_args args = dlc_process_group_args(&tensor->group, how);
+    DLC_TRY(dlc_progress_engine_connect(&args, 0, &tensor->engine));
     if (tensor->train.schedule != DLC_TENSOR_WHOLE_BATCH)
-        DLC_TRY(dlc_progress_engine_connect(how, dlc_net_max_transfers(session->ranks),
-                                            &tensor->chunk_engine));
+        DLC_TRY(dlc_progress_engine_connect(
+            &args, dlc_net_max_transfers(session->mesh.tensor), &tensor->chunk_engine));
     tensor->train.reshard_engine = tensor->test.reshard_engine = tensor->engine;
     tensor->train.chunk_engine = tensor->test.chunk_engine = tensor->chunk_engine;
     return DLC_OK;
 }
 
+/* The reduction of divided parameters over the groups of a stage. */
+static dlc_status connect_replicas(dlc_session *session, const dlc_comm_args *how,
+                                   dlc_tensor_parallel *tensor) {
+    if (session->mesh.data == 1)
+        return DLC_OK;
+    DLC_TRY(dlc_process_group_open(session->job,
+                                   dlc_mesh_data_group(&session->mesh, session->rank),
+                                   &tensor->replicas));
+    const dlc_comm_args args = dlc_process_group_args(&tensor->replicas, how);
+    DLC_TRY(dlc_comm_open(&args, &tensor->comm));
+    session->sharded.comm = tensor->comm;
+    return dlc_process_group_finish(&tensor->replicas);
+}
+
+static dlc_status connect(dlc_axis *axis) {
+    dlc_session *session = axis->session;
+    const dlc_comm_args *how = &session->connection.how;
+    dlc_tensor_parallel *tensor = axis->state;
+    DLC_TRY(dlc_process_group_open(session->job,
+                                   dlc_mesh_tensor_group(&session->mesh, session->rank),
+                                   &tensor->group));
+    DLC_TRY(connect_group(session, how, tensor));
+    DLC_TRY(dlc_process_group_finish(&tensor->group));
+    if (session->mesh.tensor < session->ranks && session->mesh.pipeline == 1)
+        DLC_TRY(dlc_progress_engine_connect(how, 0, &tensor->world_engine));
+    return connect_replicas(session, how, tensor);
+}
+
+/* With pipeline stages the shards are open already. */
 static dlc_status open(dlc_axis *axis) {
     const dlc_tensor_parallel *tensor = axis->state;
-    return dlc_param_shards_open(axis->session, tensor->engine);
+    return dlc_param_shards_open(
+        axis->session, tensor->world_engine ? tensor->world_engine : tensor->engine);
 }
 
 /* Split layers need all ranks in every pass of a test: each makes as many as the rank
@@ -249,14 +323,19 @@ static dlc_status count_test_passes(dlc_axis *axis, int64_t *passes) {
 
 /* ---- Reporting ----------------------------------------------------------------- */
 
-/* A layer that is split processes the samples of all ranks. */
+/* A layer that is split processes the samples of all ranks of the group. */
 static void part(const dlc_axis *axis, dlc_rank_part *part) {
     const dlc_session *session = axis->session;
+    const dlc_tensor_parallel *tensor = axis->state;
     part->ranks = 1;
-    part->samples = session->global_batch;
-    part->is_counted = session->rank > 0;
+    part->samples = session->mesh.pipeline == 1
+                        ? session->global_batch
+                        : tensor->first[session->mesh.tensor] * session->mesh.data;
+    part->is_counted = session->rank >
+                       dlc_mesh_stage_group(&session->mesh, session->rank).first;
     if (part->text)
-        dlc_text_add(part->text, "a slice of each tensor-parallel layer's channels");
+        dlc_text_add(part->text, "%sa slice of each tensor-parallel layer's channels",
+                     part->text->length ? ", " : "");
 }
 
 /* ---- Closing ------------------------------------------------------------------- */
@@ -266,7 +345,12 @@ static void disconnect(dlc_axis *axis) {
     dlc_param_shards_close(axis->session);
     dlc_progress_engine_close(tensor->chunk_engine);
     dlc_progress_engine_close(tensor->engine);
-    tensor->chunk_engine = tensor->engine = NULL;
+    dlc_progress_engine_close(tensor->world_engine);
+    tensor->chunk_engine = tensor->engine = tensor->world_engine = NULL;
+    dlc_comm_close(tensor->comm);
+    tensor->comm = NULL;
+    dlc_process_group_close(&tensor->replicas);
+    dlc_process_group_close(&tensor->group);
 }
 
 static void close(dlc_axis *axis) {
@@ -274,6 +358,7 @@ static void close(dlc_axis *axis) {
     if (!tensor)
         return;
     dlc_free(tensor->layers);
+    dlc_free(tensor->share);
     dlc_free(tensor->first);
     dlc_free(tensor->test_first);
     dlc_free(tensor);

@@ -1,16 +1,17 @@
 /* Builds a communicator of some ranks of a job: their rank info, and out-of-band
  * all-gathers among them. */
-#include "parallel/pipeline/process_group.h"
+#include "parallel/process_group.h"
 
 #include "base/memory.h"
 
-static dlc_status join_oob(dlc_job *job, int32_t first, dlc_process_group *group) {
+static dlc_status join_oob(dlc_job *job, dlc_mesh_group ranks,
+                           dlc_process_group *group) {
     int32_t *rank = dlc_alloc((size_t)group->ranks, sizeof *rank);
     group->rank_info = dlc_alloc((size_t)group->ranks, sizeof *group->rank_info);
     dlc_status status = rank && group->rank_info ? DLC_OK : DLC_ERR_NOMEM;
     for (int32_t i = 0; status == DLC_OK && i < group->ranks; i++) {
-        rank[i] = first + i;
-        group->rank_info[i] = *dlc_job_rank_info(job, first + i);
+        rank[i] = ranks.first + i * ranks.stride;
+        group->rank_info[i] = *dlc_job_rank_info(job, rank[i]);
     }
     if (status == DLC_OK)
         status = dlc_oob_open(dlc_job_rank(job), dlc_job_ranks(job), job,
@@ -22,10 +23,11 @@ static dlc_status join_oob(dlc_job *job, int32_t first, dlc_process_group *group
     return status;
 }
 
-dlc_status dlc_process_group_open(dlc_job *job, int32_t first, int32_t ranks,
+dlc_status dlc_process_group_open(dlc_job *job, dlc_mesh_group ranks,
                                   dlc_process_group *group) {
-    dlc_process_group made = {.rank = dlc_job_rank(job) - first, .ranks = ranks};
-    dlc_status status = join_oob(job, first, &made);
+    dlc_process_group made = {.rank = (dlc_job_rank(job) - ranks.first) / ranks.stride,
+                              .ranks = ranks.ranks};
+    dlc_status status = join_oob(job, ranks, &made);
     if (status != DLC_OK) {
         dlc_process_group_close(&made);
         return status;
@@ -40,8 +42,8 @@ void dlc_process_group_close(dlc_process_group *group) {
     *group = (dlc_process_group){0};
 }
 
-dlc_status dlc_process_group_connect(const dlc_process_group *group,
-                                     const dlc_comm_args *how, dlc_comm **comm) {
+dlc_comm_args dlc_process_group_args(const dlc_process_group *group,
+                                     const dlc_comm_args *how) {
     dlc_comm_args args = *how;
     args.rank = group->rank;
     args.ranks = group->ranks;
@@ -49,7 +51,7 @@ dlc_status dlc_process_group_connect(const dlc_process_group *group,
     args.job = group->oob_handle;
     args.oob_all_gather = dlc_oob_all_gather;
     args.check = dlc_oob_check;
-    return dlc_comm_open(&args, comm);
+    return args;
 }
 
 dlc_status dlc_process_group_finish(const dlc_process_group *group) {
