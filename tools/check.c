@@ -38,10 +38,7 @@ typedef struct check_command {
 
 /* Do ranks hold different parts of the net (layers or stages)? */
 static int is_divided(const dlc_setup *setup) {
-    int split = !dlc_settings_is(setup->parallel_settings, "stages", "1");
-    for (int32_t i = 0; i < setup->graph->layers; i++)
-        split |= setup->graph->layer[i].parallel != DLC_PARALLEL_DATA;
-    return split;
+    return dlc_setup_divides_net(setup);
 }
 
 static dlc_status show_ranks(const check_command *command, dlc_job *job,

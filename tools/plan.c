@@ -263,9 +263,10 @@ static dlc_status choose_ranks(plan_command *command) {
 /* Layers are measured without tensor or pipeline parallelism, and nothing is written.
  */
 static dlc_status open_setup(plan_command *command) {
-    static const char *const sets[] = {"parallel.scaling=weak", "parallel.stages=1",
-                                       "parallel.batch_split=equal",
-                                       "train.test_first=no"};
+    static const char *const sets[] = {
+        "parallel.scaling=weak", "parallel.pipeline=1", "parallel.pipeline_ranks=",
+        "parallel.tensor=1",     "parallel.data=auto",  "parallel.batch_split=equal",
+        "train.test_first=no"};
     if (dlc_job_is_external())
         return dlc_fail(DLC_ERR_CONFIG, "plan starts its ranks itself; run it without "
                                         "mpirun, srun or torchrun");

@@ -63,17 +63,28 @@ struct dlc_feed {
 
 /* ---- The reading thread ---------------------------------------------------- */
 
+/* From a test batch to the next. */
+static int64_t test_step(const dlc_feed_args *args) {
+    return args->stride ? args->stride : args->count;
+}
+
+/* In training, the position of sample `i` of a batch. */
+static int64_t position_of(const dlc_feed_args *args, int64_t iteration, int32_t i) {
+    int64_t run = args->run ? args->run : args->count;
+    return iteration * args->batch + args->offset + i / run * args->stride + i % run;
+}
+
 /* Sets the indices of the samples in a batch; returns how many of them are real. */
 static int32_t choose_samples(dlc_feed *feed, int64_t iteration) {
     const dlc_feed_args *args = &feed->args;
     if (!args->test) {
-        int64_t position = iteration * args->batch + args->offset;
         for (int32_t i = 0; i < args->count; i++)
-            feed->index[i] = dlc_order_at(&feed->order, position + i);
+            feed->index[i] = dlc_order_at(&feed->order,
+                                          position_of(args, iteration, i));
         return args->count;
     }
-    int64_t begin = feed->begin + iteration * args->count;
-    int64_t left = feed->end - begin;
+    int64_t begin = feed->begin + iteration * test_step(args);
+    int64_t left = feed->end > begin ? feed->end - begin : 0;
     int32_t samples = left < args->count ? (int32_t)left : args->count;
     for (int32_t i = 0; i < args->count; i++)
         feed->index[i] = i < samples ? begin + i : 0;
@@ -100,7 +111,7 @@ static void load_sample(void *context, int32_t i, int32_t thread) {
     const filling *f = context;
     dlc_feed *feed = f->feed;
     const dlc_feed_args *args = &feed->args;
-    uint64_t position = (uint64_t)(f->into->iteration * args->batch + args->offset + i);
+    uint64_t position = (uint64_t)position_of(args, f->into->iteration, i);
     dlc_status status = dlc_loader_load(
         &feed->loader, &feed->scratch[thread], feed->index[i], position,
         (char *)f->into->data + (size_t)i * feed->loader.bytes, &f->into->labels[i]);
@@ -261,18 +272,26 @@ static dlc_status start_thread(dlc_feed *feed) {
     return DLC_OK;
 }
 
+/* The samples that this rank tests. */
+static void choose_test(dlc_feed *feed) {
+    const dlc_feed_args *args = &feed->args;
+    int64_t samples = dlc_feed_samples(feed), step = test_step(args);
+    feed->begin = args->stride ? args->offset : samples * args->rank / args->ranks;
+    feed->end = args->stride ? samples : samples * (args->rank + 1) / args->ranks;
+    int64_t tested = args->stride ? samples : feed->end - feed->begin;
+    feed->batches = (tested + step - 1) / step;
+}
+
 static dlc_status prepare(dlc_feed *feed) {
     const dlc_feed_args *args = &feed->args;
     DLC_TRY(open_loader(feed));
-    int64_t all = dlc_feed_samples(feed);
     if (args->test) {
-        feed->begin = all * args->rank / args->ranks;
-        feed->end = all * (args->rank + 1) / args->ranks;
-        feed->batches = (feed->end - feed->begin + args->count - 1) / args->count;
+        choose_test(feed);
         if (!feed->batches)
             return DLC_OK; /* this rank has nothing to read */
     } else {
-        DLC_TRY(dlc_order_open(all, args->seed, args->shuffle, &feed->order));
+        DLC_TRY(dlc_order_open(dlc_feed_samples(feed), args->seed, args->shuffle,
+                               &feed->order));
     }
     DLC_TRY(alloc_slots(feed));
     return start_thread(feed);

@@ -45,11 +45,14 @@ typedef struct dlc_feed_args {
     const dlc_device_ops *device_ops;
     dlc_device *device;
 
-    /* Training: this rank has samples [offset, offset + count) of the job's `batch`. */
-    int64_t batch, offset;
+    /* Training: this rank has samples [offset, offset + count) of the job's `batch`;
+     * or, with `run`, that many from `offset` on, as many from `offset + stride` on,
+     * ... */
+    int64_t batch, offset, run, stride;
 
-    /* Test (batch and offset unused): rank `rank` of `ranks` goes through samples
-     * [N * rank / ranks, N * (rank + 1) / ranks), again and again. */
+    /* Test: rank `rank` of `ranks` goes through samples [N * rank / ranks,
+     * N * (rank + 1) / ranks), again and again; or, with `stride`, through samples
+     * [offset, offset + count) of each `stride` samples. */
     int test;
     int32_t rank, ranks;
 } dlc_feed_args;

@@ -40,7 +40,6 @@ static void find_local_batch(dlc_session *session) {
     session->global_batch = dlc_setup_global_batch(session->setup);
     dlc_setup_rank_samples(session->setup, session->rank, &session->local_offset,
                            &session->local_batch);
-    session->micro_batch = session->local_batch;
     session->micro_batches = 1;
 }
 
@@ -211,7 +210,6 @@ static dlc_status begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
                              .job = job,
                              .rank = dlc_job_rank(job),
                              .ranks = dlc_job_ranks(job),
-                             .mesh = {1, 1, 1},
                              .accumulation_steps = 1};
     dlc_log_rank_set((int)session->rank);
     return dlc_setup_set_ranks(setup, session->ranks);
@@ -237,6 +235,7 @@ static dlc_status open_control(dlc_session *session) {
 static dlc_status open_device_and_solver(const dlc_axis_ops *const *axes,
                                          dlc_session *session) {
     DLC_TRY(take_axes(axes, session));
+    DLC_TRY(dlc_setup_make_mesh(session->setup, session->ranks, &session->mesh));
     DLC_TRY(open_device(session));
     DLC_TRY(dlc_session_ask_solver(session));
     DLC_TRY(split_batch(session));

@@ -78,7 +78,9 @@ typedef struct dlc_session {
 
     int64_t local_offset, local_batch; /* this rank's samples in the global batch */
     int32_t micro_batches;             /* that a pass of this rank is cut into */
-    int64_t micro_batch;        /* samples that go through this rank's net at once */
+    struct {
+        int64_t train, test;
+    } stage_samples; /* that the ranks of a stage compute at once; 0: all of a pass */
     int64_t global_batch;       /* samples of one pass over all ranks */
     int64_t accumulation_steps; /* passes per update of the weights */
     uint64_t planned_bytes;   /* memory that this rank takes: dlc_session_memory.peak */

@@ -116,11 +116,13 @@ const dlc_option dlc_train_section_options[] = {
     DLC_OPTIONS_END};
 
 const dlc_option dlc_parallel_section_options[] = {
-    DLC_INT("ranks", "1", 1, 1024, "processes that train together on this machine"),
+    DLC_INT("ranks", "1", 1, 1024,
+            "processes that train together on this machine; default: data x tensor x "
+            "pipeline"),
     DLC_CHOICE(
         "scaling", "weak", "weak|strong",
-        "weak: [data] batch is the batch of each rank; strong: it is the batch of "
-        "all ranks, split among them"),
+        "weak: [data] batch is the batch of each rank (of the first pipeline stage); "
+        "strong: it is the batch of all ranks, split among them"),
     DLC_STRING(
         "batch_split", NULL,
         "how the batch of all ranks is split among them: equal; auto: by measured "
@@ -130,16 +132,24 @@ const dlc_option dlc_parallel_section_options[] = {
                "how tensor-parallel layers get the samples of all ranks; whole_batch: "
                "all at once; by_rank: one rank's after another's; chunked: a chunk of "
                "every rank's at a time; auto: by predicted time and memory"),
-    DLC_INT(
-        "tensor", "0", 0, 1024,
-        "ranks that divide a layer with parallel = tensor or auto, neighbours of one "
-        "stage; 0: all ranks of the stage"),
-    DLC_STRING("stages", "1",
+    DLC_STRING(
+        "data", "auto",
+        "ranks that split the samples and have the same layers; auto: those that "
+        "tensor and pipeline leave"),
+    DLC_STRING(
+        "tensor", "auto",
+        "ranks that divide the tensor-parallel layers, neighbours in one stage; "
+        "with a number above 1 and no layer with parallel = tensor or auto: the "
+        "layers that send fewer bytes so; auto: all ranks of a stage, if a layer "
+        "asks for it"),
+    DLC_STRING("pipeline", "1",
                "pipeline stages, consecutive parts of the net on ranks of their own: a "
-               "number, or the first layer of each stage but the first; auto: one per "
-               "rank"),
+               "number, or the first layer of each stage but the first; auto: as many "
+               "as data and tensor leave ranks for"),
+    DLC_STRING("pipeline_ranks", NULL,
+               "ranks of each stage, as in 3,1, if they are not all the same"),
     DLC_INT("micro_batches", "0", 0, 1 << 20,
-            "micro-batches that a rank's batch goes through the pipeline in; 0: about "
+            "micro-batches that the batch goes through the pipeline in; 0: about "
             "two per stage"),
     DLC_FLOAT("rendezvous_timeout", "60", 1, 1e6,
               "seconds that ranks started by another launcher may take to connect"),

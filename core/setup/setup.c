@@ -11,6 +11,7 @@
 #include "setup/classes.h"
 #include "setup/data_source.h"
 #include "setup/device_indices.h"
+#include "setup/mesh_settings.h"
 #include "setup/setup_checks.h"
 #include "setup/stage_cut.h"
 #include "solver/solver.h"
@@ -256,17 +257,6 @@ static void check_batch_split(dlc_setup *setup, dlc_problems *problems) {
                          (long long)setup->train.batch, (int)setup->ranks);
 }
 
-static void check_stages(dlc_setup *setup, dlc_problems *problems) {
-    dlc_stage_cut cut = {0};
-    if (!setup->graph || problems->errors || !dlc_stage_cut_is_wanted(setup))
-        return;
-    if (dlc_stage_cut_parse(setup, &cut) != DLC_OK)
-        dlc_problems_add(problems, setup->config,
-                         dlc_settings_line(setup->parallel_settings, "stages"),
-                         "[parallel] %s", dlc_detail());
-    dlc_stage_cut_free(&cut);
-}
-
 /* The net's name becomes part of the names of folders and files. */
 static int is_file_name(const char *name) {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -308,7 +298,7 @@ static dlc_status check_all(dlc_setup *setup, dlc_problems *problems) {
         return DLC_OK; /* layer types depend on it */
     DLC_TRY(dlc_graph_make(setup->config, dlc_reserved_sections, setup->registry,
                            setup->device->name, problems, &setup->graph));
-    check_stages(setup, problems);
+    dlc_setup_check_mesh(setup, problems);
     return DLC_OK;
 }
 
@@ -445,6 +435,7 @@ void dlc_setup_close(dlc_setup *setup) {
         return;
     close_data(&setup->train);
     close_data(&setup->test);
+    dlc_free(setup->stage_ranks);
     dlc_free(setup->device_index);
     dlc_batch_split_free(&setup->batch_split);
     dlc_graph_free(setup->graph);

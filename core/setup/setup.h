@@ -17,6 +17,7 @@
 #include "net/graph.h"
 #include "plugin/registry.h"
 #include "setup/batch_split.h"
+#include "setup/mesh.h"
 
 /* One of [data] and [data.test]. */
 typedef struct dlc_data_setup {
@@ -54,7 +55,9 @@ typedef struct dlc_setup {
     dlc_data_setup train, test;
 
     int32_t ranks;
-    int32_t servers; /* the last ranks, which hold weights and compute nothing */
+    dlc_mesh_sizes mesh_sizes;
+    int32_t *stage_ranks; /* own; of mesh_sizes */
+    int32_t servers;      /* the last ranks, which hold weights and compute nothing */
     /* Own; indices of the devices that the ranks of a machine take in turn. NULL: all
      * devices of the machine. */
     int32_t *device_index;
@@ -110,6 +113,11 @@ void dlc_setup_use_added_settings(dlc_setup *setup);
 dlc_status dlc_setup_set_ranks(dlc_setup *setup, int32_t ranks);
 /* Splits the batch among the ranks again, with the current value of `servers`. */
 dlc_status dlc_setup_split_batch(dlc_setup *setup);
+/* The mesh of so many ranks; a rank alone has the whole net. DLC_ERR_CONFIG with a
+ * sentence that says where. */
+dlc_status dlc_setup_make_mesh(const dlc_setup *setup, int32_t ranks, dlc_mesh *mesh);
+/* Do ranks have different parts of the net? */
+int dlc_setup_divides_net(const dlc_setup *setup);
 /* A digest of all settings that must agree on the ranks of a job. */
 uint64_t dlc_setup_digest(const dlc_setup *setup);
 

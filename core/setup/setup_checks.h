@@ -23,4 +23,8 @@ dlc_status dlc_setup_check_layers(const dlc_setup *setup, unsigned phases,
  * the whole job. */
 dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems);
 
+/* Parses the mesh, once the graph is made; if the number of ranks is not set, the mesh
+ * says how many there are. */
+void dlc_setup_check_mesh(dlc_setup *setup, dlc_problems *problems);
+
 #endif

@@ -1,4 +1,4 @@
-/* Parses [parallel] stages. */
+/* Parses [parallel] pipeline. */
 #include "setup/stage_cut.h"
 
 #include <stdlib.h>
@@ -11,12 +11,6 @@ void dlc_stage_cut_free(dlc_stage_cut *cut) {
     dlc_free(cut->first);
     *cut = (dlc_stage_cut){0};
 }
-
-int dlc_stage_cut_is_wanted(const dlc_setup *setup) {
-    return !dlc_settings_is(setup->parallel_settings, "stages", "1");
-}
-
-/* ---- [parallel] stages ----------------------------------------------------------- */
 
 static int32_t find_layer(const dlc_graph *graph, const char *name, size_t length) {
     for (int32_t i = 0; i < graph->layers; i++)
@@ -44,9 +38,9 @@ static dlc_status unknown(const dlc_setup *setup, const char *name, size_t lengt
         names[i] = graph->layer[i].name;
     if (names && word)
         nearest = dlc_nearest(word, names, (size_t)graph->layers);
-    dlc_status status = dlc_fail(DLC_ERR_CONFIG, "stages: there is no layer '%s'%s%s%s",
-                                 word ? word : "", nearest ? "; did you mean '" : "",
-                                 nearest ? nearest : "", nearest ? "'?" : "");
+    dlc_status status = dlc_fail(
+        DLC_ERR_CONFIG, "pipeline: there is no layer '%s'%s%s%s", word ? word : "",
+        nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
     dlc_free(word);
     dlc_free(names);
     return status;
@@ -59,7 +53,7 @@ static dlc_status add_name(const dlc_setup *setup, const char *name, size_t leng
         return unknown(setup, name, length);
     if (layer <= cut->first[cut->stages - 1])
         return dlc_fail(DLC_ERR_CONFIG,
-                        "stages: '%.*s' comes before the layers of the stage that it "
+                        "pipeline: '%.*s' comes before the layers of the stage that it "
                         "should end; name the first layer of each stage but the "
                         "first, in the order of the net",
                         (int)length, name);
@@ -84,13 +78,13 @@ static dlc_status parse_names(const dlc_setup *setup, const char *text,
 }
 
 dlc_status dlc_stage_cut_parse(const dlc_setup *setup, dlc_stage_cut *cut) {
-    const char *text = dlc_settings_get_string(setup->parallel_settings, "stages");
+    const char *text = dlc_settings_get_string(setup->parallel_settings, "pipeline");
     dlc_stage_cut made = {0};
     char *end = NULL;
     long number = strtol(text, &end, 10);
     if (end != text && !*end) {
         if (number < 1 || number > 1024)
-            return dlc_fail(DLC_ERR_CONFIG, "stages = %s: must be from 1 to 1024",
+            return dlc_fail(DLC_ERR_CONFIG, "pipeline = %s: must be from 1 to 1024",
                             text);
         made.stages = (int32_t)number;
     } else if (strcmp(text, "auto") != 0) {

@@ -13,6 +13,7 @@
 #include "checkpoint/resume_schedule.h"
 #include "checkpoint/run_folder.h"
 #include "parallel/consistency/reload.h"
+#include "parallel/mesh_report.h"
 #include "parallel/rebalance/rebalance.h"
 #include "session/ema.h"
 #include "train/evaluate.h"
@@ -314,6 +315,7 @@ void dlc_train_report_json(const dlc_session *session, const dlc_train_result *r
     dlc_json_object(json, NULL);
     dlc_json_string(json, "net", setup->name);
     dlc_json_int(json, "ranks", session->ranks);
+    dlc_mesh_json(session, json);
     dlc_json_string(json, "transport", session->connection.transport);
     dlc_json_string(json, "device", setup->device->name);
     dlc_json_string(json, "solver", setup->solver->name);

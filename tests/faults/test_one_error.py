@@ -65,7 +65,7 @@ class Jobs(unittest.TestCase):
                 (2, "cannot connect these ranks", ["--transport=mpi"]),
                 (4, "not a safetensors file", ["--weights=net.ini"]),
                 (4, "none", ["--weights=none"]),
-                (2, "4 ranks cannot be split", ["--set=parallel.stages=9"]),
+                (2, "4 ranks cannot be split", ["--set=parallel.pipeline=9"]),
                 (2, "none", ["--set=solver.type=none"])):
             with self.subTest(words=words):
                 found, errors, said = self.train("--ranks=4", *words)

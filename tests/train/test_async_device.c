@@ -137,8 +137,8 @@ static const struct {
      {"--transport=async", "--set=solver.accumulation_steps=2"},
      0},
     /* Pipeline stages. */
-    {RUN "[parallel]\nranks = 2\nstages = ip1\n", {AT_ONCE}, 0},
-    {RUN "[parallel]\nranks = 4\nstages = ip1\n",
+    {RUN "[parallel]\nranks = 2\npipeline = ip1\n", {AT_ONCE}, 0},
+    {RUN "[parallel]\nranks = 4\npipeline = ip1\n",
      {"--transport=host-staged", "--set=solver.accumulation_steps=2"},
      0},
 };
@@ -224,7 +224,7 @@ static const struct {
      {"train", "--set=train.autotune=yes"},
      "async: autotune is 1",
      0},
-    {"[parallel]\nstages = ip1\nranks = 2\n",
+    {"[parallel]\npipeline = ip1\nranks = 2\n",
      {"train", "--set=train.autotune=yes"},
      "async: autotune is 1",
      0},
@@ -256,7 +256,7 @@ START_TEST(autotune_is_passed_on) {
     ck_assert_msg(strstr(result.err, tunings[_i].says) != NULL, "\"%s\" is not in %s",
                   tunings[_i].says, result.err);
     /* The outline of stages, which prepares nothing, does not pass it. */
-    if (strstr(tunings[_i].says, "is 1") && !strstr(run, "stages"))
+    if (strstr(tunings[_i].says, "is 1") && !strstr(run, "pipeline"))
         ck_assert_ptr_null(strstr(result.err, "async: autotune is 0"));
     command_free(&result);
 }

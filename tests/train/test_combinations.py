@@ -271,10 +271,10 @@ class Combinations(unittest.TestCase):
         whole = read_tensors(self.train(net, 5, accumulate)[1])
         without = read_tensors(self.train(net, 5, accumulate, "--set=drop1.ratio=0")[1])
         self.assertNotEqual(whole["ip1.weight"], without["ip1.weight"])
-        for more in (["--ranks=2", "--set=parallel.stages=ip1"],
-                     ["--ranks=4", "--set=parallel.stages=ip1", "--scaling=strong",
+        for more in (["--ranks=2", "--set=parallel.pipeline=ip1"],
+                     ["--ranks=4", "--set=parallel.pipeline=ip1", "--scaling=strong",
                       "--set=parallel.micro_batches=3"],
-                     ["--ranks=3", "--set=parallel.stages=ip1,ip2", "--set=parallel.micro_batches=4"]):
+                     ["--ranks=3", "--set=parallel.pipeline=ip1,ip2", "--set=parallel.micro_batches=4"]):
             with self.subTest(more):
                 stages = read_tensors(self.train(net, 5, accumulate, *more)[1])
                 self.check_near(whole, stages)

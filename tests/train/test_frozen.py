@@ -202,7 +202,7 @@ class Frozen(unittest.TestCase):
                                      (("ip2",), "ip2", 2), (BELOW, "bn2", 4)):
             with self.subTest(layers=layers, first=first, ranks=ranks):
                 self.check_frozen(layers, f"--ranks={ranks}",
-                                  f"--set=parallel.stages={first}")
+                                  f"--set=parallel.pipeline={first}")
 
     def test_resumed(self):
         for layers in BELOW, BETWEEN:

@@ -167,7 +167,7 @@ class GlobalStatistics(unittest.TestCase):
     def test_stages(self):
         """Replicas of a stage reduce micro-batch by micro-batch, while stages exchange
         messages: as one replica whose micro-batches are as large together."""
-        more = ["--set=parallel.stages=2", "--set=parallel.micro_batches=4"]
+        more = ["--set=parallel.pipeline=2", "--set=parallel.micro_batches=4"]
         self.assertLess(self.difference(self.curve(self.net, "--ranks=2", *more),
                                         self.curve(self.net, "--ranks=4", *more)), 0.05)
         one = self.curve(self.net, "--ranks=4", *more, "--transport=host-staged")

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The mesh: tensor groups, data parallelism and pipeline stages together give the loss of
-one rank, up to the order of float32 sums; what the ranks cannot be divided into is refused."""
+"""The mesh: data, tensor and pipeline parallelism together give the loss of one rank, up to the
+order of float32 sums; their checkpoints go on in any other layout."""
 
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 BIN = os.environ["DLCORE_BIN"]
@@ -84,53 +86,137 @@ type = softmax_loss
 input = ip2
 """
 
-# Ranks, stages, ranks of a tensor group (0: all of the stage), more settings.
-MESHES = [(4, "1", 2, []), (6, "1", 3, []), (4, "1", 2, ["parallel.tensor_schedule=chunked"]),
-          (4, "2", 2, []), (4, "2", 1, []), (4, "ip1", 0, ["parallel.micro_batches=3"]),
-          (8, "2", 2, []),
-          # stages that begin inside the tensor-parallel part
-          (8, "relu1", 2, []), (4, "ip2", 0, []), (8, "ip2", 2, ["parallel.micro_batches=2"]),
-          (4, "1", 2, ["solver.accumulation_steps=2", "data.batch=24"]),
-          (4, "2", 2, ["solver.accumulation_steps=2", "data.batch=24"])]
-REFUSED = [(4, "1", 3, "tensor groups"), (6, "2", 2, "tensor groups")]
+# Settings of [parallel], and more.
+UNEVEN = {"pipeline": "ip1", "pipeline_ranks": "3,1"}
+GROUPS = {"pipeline": "ip1", "pipeline_ranks": "4,2", "tensor": 2}
+CUBE = {"data": 2, "tensor": 2, "pipeline": "ip1"}
+ACCUMULATION = ["solver.accumulation_steps=2", "data.batch=24"]
+MESHES = [
+    ({"data": 2, "tensor": 2}, []), ({"data": 2, "tensor": 3}, []),
+    ({"data": 2, "tensor": 2}, ["parallel.tensor_schedule=chunked"]),
+    ({"data": 2, "tensor": 2}, ["transport.shard_optimizer=yes"]),
+    ({"data": 2, "tensor": 2}, ACCUMULATION),
+    ({"pipeline": 2, "tensor": 2}, []), ({"pipeline": 2, "data": 2}, []),
+    ({"pipeline": "ip1", "tensor": 2}, ["parallel.micro_batches=3"]),
+    # stages that begin inside the tensor-parallel part
+    ({"pipeline": "ip2", "tensor": 2}, []), ({"pipeline": "relu1", "data": 2, "tensor": 2}, []),
+    (CUBE, []), (CUBE, ["transport.shard_optimizer=yes"]), (CUBE, ACCUMULATION),
+    (CUBE, ["parallel.micro_batches=2", "transport.shard_optimizer=no"]),
+    # stages with unequal numbers of ranks, and samples that do not split evenly
+    (UNEVEN, []), (UNEVEN, ["parallel.micro_batches=8", "transport.shard_optimizer=yes"]),
+    ({"pipeline": "ip1", "pipeline_ranks": "1,3"}, ["parallel.micro_batches=12"]),
+    ({"pipeline": "conv2,ip1", "pipeline_ranks": "2,3,1"}, ACCUMULATION),
+    (GROUPS, []), (GROUPS, [*ACCUMULATION, "parallel.micro_batches=4"]),
+    # layers that do not say how they are divided
+    ({"tensor": 2, "pipeline": 2}, ["ip1.parallel=data", "ip2.parallel=data"]),
+]
+LAYOUTS = [{}, CUBE, GROUPS, {"data": 2, "tensor": 2}, UNEVEN]
+REFUSED = [(4, {"tensor": 3}, "tensor groups of 3"),
+           (6, {"pipeline": 2, "tensor": 2}, "tensor groups of 2"),
+           (3, {"pipeline": 2}, "3 ranks cannot be split among 2 stages"),
+           (4, {"data": 3, "tensor": 1}, "their product"),
+           (5, UNEVEN, "names 4 ranks, but there are 5"),
+           (4, {"pipeline": 3, "pipeline_ranks": "3,1"}, "2 numbers for 3 stages"),
+           (4, {"pipeline_ranks": "3,x"}, "'x' is not a number"),
+           (4, {"data": "some"}, "'some' is not a number"),
+           (4, {"tensor": "2,2"}, "one number or auto"),
+           (4, {**UNEVEN, "micro_batches": 24}, "for each of the 3 ranks of a stage")]
 
 
 class Mesh(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
-        self.net = pathlib.Path(scratch.name) / "small.ini"
+        self.folder = pathlib.Path(scratch.name)
+        self.net = self.folder / "small.ini"
         self.net.write_text(NET)
 
-    def train(self, ranks, stages, tensor, more):
-        sets = [f"parallel.stages={stages}", f"parallel.tensor={tensor}", *more]
-        return subprocess.run(
-            [BIN, "train", self.net, "--json", f"--ranks={ranks}",
-             f"--run-dir={self.net.parent}/{ranks}-{stages}-{tensor}-{len(more)}",
-             *(f"--set={each}" for each in sets)],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    def command(self, mesh, *more):
+        """Without --ranks: the mesh says how many there are."""
+        return [BIN, "train", self.net, "--json",
+                f"--run-dir={tempfile.mkdtemp(dir=self.folder)}/run",
+                *(f"--set=parallel.{key}={value}" for key, value in mesh.items()), *more]
 
-    def losses(self, *job):
-        done = self.train(*job)
+    def train(self, mesh, *more):
+        done = subprocess.run(self.command(mesh, *more), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=240)
         self.assertEqual(done.returncode, 0, done.stderr)
-        report = json.loads(done.stdout)
-        return report["training_loss"], report["test_loss"]
+        return json.loads(done.stdout), done.stderr
+
+    def check_losses(self, report, whole, what):
+        for key in ("training_loss", "test_loss"):
+            self.assertLess(abs(report[key] - whole[key]), CLOSE * whole[key], what)
 
     def test_every_mesh_has_the_loss_of_one_rank(self):
-        one = {}
-        for ranks, stages, tensor, more in MESHES:
-            with self.subTest(ranks=ranks, stages=stages, tensor=tensor, more=more):
-                solver = [each for each in more if "parallel" not in each]
-                if str(solver) not in one:
-                    one[str(solver)] = self.losses(1, "1", 0, solver)
-                for got, want in zip(self.losses(ranks, stages, tensor, more),
-                                     one[str(solver)]):
-                    self.assertLess(abs(got - want), CLOSE * want)
+        whole = {}
+        for mesh, more in MESHES:
+            with self.subTest(mesh=mesh, more=more):
+                sets = [f"--set={each}" for each in more]
+                steps = str("solver" in str(more))
+                if steps not in whole:
+                    whole[steps] = self.train({}, *(each for each in sets if steps == "True"
+                                                    and "parallel" not in each))[0]
+                report, said = self.train(mesh, *sets)
+                self.check_losses(report, whole[steps], said)
+                self.assertEqual(report["effective_batch"], 48)
+                ranks = [int(each) for each in str(mesh.get("pipeline_ranks", "")).split(",")
+                         if each]
+                self.assertEqual(report["ranks"], sum(report["mesh"]["pipeline_ranks"]))
+                self.assertEqual(report["mesh"]["tensor"], mesh.get("tensor", 1))
+                if ranks:
+                    self.assertEqual(report["mesh"]["pipeline_ranks"], ranks)
+
+    def test_the_log_says_who_is_where(self):
+        said = self.train(CUBE, "--iterations=2")[1]
+        self.assertIn("mesh: pipeline 2 x data 2 x tensor 2\n"
+                      "    stage 1: ranks (0 1) (2 3)\n"
+                      "    stage 2: ranks (4 5) (6 7)\n", said)
+        self.assertIn("(bubble)", said)
+        said = self.train(UNEVEN, "--iterations=2")[1]
+        self.assertIn("stage 1: ranks 0 1 2\n    stage 2: ranks 3\n", said)
+
+    def test_checkpoints_go_on_in_every_layout(self):
+        last = "--set=train.checkpoint_last=true"
+        whole = self.train({})[0]
+        for first in LAYOUTS:
+            half = self.train(first, "--iterations=15", last)[0]
+            for second in LAYOUTS:
+                with self.subTest(first=first, second=second):
+                    report, said = self.train(second, f"--resume={half['checkpoint']}")
+                    self.assertEqual(report["iterations"], 30)
+                    self.check_losses(report, whole, said)
+
+    def test_a_killed_rank_is_named(self):
+        for mesh, victim in ((CUBE, 1), (CUBE, 6), (UNEVEN, 3), (UNEVEN, 0)):
+            with self.subTest(mesh=mesh, victim=victim):
+                job = subprocess.Popen(
+                    self.command(mesh, "--iterations=1000000", "--set=train.display=1"),
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE, text=True)
+                said = ""
+                while "iteration 4," not in said:
+                    line = job.stderr.readline()
+                    self.assertTrue(line, said)
+                    said += line
+                children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children")
+                ranks = sorted(int(pid) for pid in children.read_text().split())
+                began = time.monotonic()
+                os.kill(ranks[victim], signal.SIGKILL)
+                while "was killed by signal 9" not in said:
+                    line = job.stderr.readline()
+                    self.assertTrue(line, said)
+                    said += line
+                self.assertLess(time.monotonic() - began, 2)
+                said += job.communicate(timeout=60)[1]
+                self.assertEqual(job.returncode, 5, said)
+                self.assertIn(f"rank {victim} ", said)
 
     def test_what_cannot_be_divided_is_refused(self):
-        for ranks, stages, tensor, reason in REFUSED:
-            with self.subTest(ranks=ranks, stages=stages, tensor=tensor):
-                done = self.train(ranks, stages, tensor, [])
+        for ranks, mesh, reason in REFUSED:
+            with self.subTest(ranks=ranks, mesh=mesh):
+                done = subprocess.run(self.command(mesh, f"--ranks={ranks}"),
+                                      stdin=subprocess.DEVNULL, capture_output=True,
+                                      text=True, timeout=120)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(reason, done.stderr)
 

@@ -233,17 +233,17 @@ class Pipeline(unittest.TestCase):
             net = self.write(name)
             whole = self.train(net, "whole")
             self.assertLess(whole[1][-1], 0.96 * whole[1][0])
-            for options in (["--ranks=2", "--set=parallel.stages=2"],
-                            ["--ranks=3", "--set=parallel.stages=auto",
+            for options in (["--ranks=2", "--set=parallel.pipeline=2"],
+                            ["--ranks=3", "--set=parallel.pipeline=auto",
                              "--set=parallel.micro_batches=4"],
-                            ["--ranks=4", "--set=parallel.stages=4",
+                            ["--ranks=4", "--set=parallel.pipeline=4",
                              "--set=parallel.micro_batches=12"],
-                            ["--ranks=4", "--set=parallel.stages=2", "--scaling=strong"]):
+                            ["--ranks=4", "--set=parallel.pipeline=2", "--scaling=strong"]):
                 with self.subTest(net=name, options=options):
                     report = self.train(net, "stages", *options)
                     self.check_same(whole, report)
                     self.assertEqual(report[0]["effective_batch"], 24)
-                    self.assertEqual(report[0]["stages"],
+                    self.assertEqual(report[0]["mesh"]["pipeline"],
                                      3 if "--ranks=3" in options
                                      else int(options[1][-1]))
                     self.assertGreater(report[0]["bubble"], 0)
@@ -252,7 +252,7 @@ class Pipeline(unittest.TestCase):
 
     def test_repeats_to_the_bit(self):
         net = self.write("residual")
-        options = ["--ranks=3", "--set=parallel.stages=relu2,conv4"]
+        options = ["--ranks=3", "--set=parallel.pipeline=relu2,conv4"]
         one = self.train(net, "one", *options)
         other = self.train(net, "other", *options)
         self.assertEqual(one[2], other[2])
@@ -260,8 +260,8 @@ class Pipeline(unittest.TestCase):
 
     def test_checkpoints_go_on_in_every_layout(self):
         net = self.write("residual")
-        layouts = ([], ["--ranks=2", "--set=parallel.stages=conv4"],
-                   ["--ranks=4", "--set=parallel.stages=2", "--scaling=strong"],
+        layouts = ([], ["--ranks=2", "--set=parallel.pipeline=conv4"],
+                   ["--ranks=4", "--set=parallel.pipeline=2", "--scaling=strong"],
                    ["--ranks=2", "--scaling=strong"])
         whole = self.train(net, "whole")
         for first in layouts:
@@ -276,7 +276,7 @@ class Pipeline(unittest.TestCase):
 
     def test_memory_is_bounded_by_the_stages(self):
         net = self.write("residual")
-        options = ["--ranks=3", "--set=parallel.stages=relu2,conv4", "--iterations=2"]
+        options = ["--ranks=3", "--set=parallel.pipeline=relu2,conv4", "--iterations=2"]
         bytes_of = {}
         for batch in (12, 24, 48):
             report, _, _ = self.train(net, "m", *options, f"--set=data.batch={batch}",
@@ -293,13 +293,13 @@ class Pipeline(unittest.TestCase):
         options = ["--set=solver.accumulation_steps=2"]
         whole = self.train(net, "whole", *options)
         self.check_same(whole, self.train(net, "stages", "--ranks=2",
-                                          "--set=parallel.stages=ip1", *options))
+                                          "--set=parallel.pipeline=ip1", *options))
 
     def test_killed_stage_is_named(self):
         net = self.write("residual")
         for stage in range(3):
             job = subprocess.Popen(
-                self.start(net, "--ranks=3", "--set=parallel.stages=auto",
+                self.start(net, "--ranks=3", "--set=parallel.pipeline=auto",
                            "--iterations=1000000", "--set=train.display=1"),
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, text=True, cwd=self.folder)
@@ -327,7 +327,7 @@ class Pipeline(unittest.TestCase):
     def test_stopped_job_goes_on(self):
         net = self.write("lenet")
         job = subprocess.Popen(
-            self.start(net, "--ranks=2", "--set=parallel.stages=2", "--iterations=1000000",
+            self.start(net, "--ranks=2", "--set=parallel.pipeline=2", "--iterations=1000000",
                        "--set=train.display=1", f"--run-dir={self.folder / 's'}"),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True)
@@ -345,21 +345,19 @@ class Pipeline(unittest.TestCase):
     def test_refused(self):
         net = self.write("lenet")
         for options, sentence in (
-                (["--ranks=3", "--set=parallel.stages=2"],
+                (["--ranks=3", "--set=parallel.pipeline=2"],
                  "3 ranks cannot be split among 2 stages"),
-                (["--ranks=2", "--set=parallel.stages=con2"], "did you mean 'conv2'?"),
-                (["--ranks=3", "--set=parallel.stages=ip1,conv2"], "in the order of the net"),
-                (["--ranks=2", "--set=parallel.stages=pool1x"], "did you mean 'pool1'?"),
-                (["--ranks=8", "--set=parallel.stages=auto"],
+                (["--ranks=2", "--set=parallel.pipeline=con2"], "did you mean 'conv2'?"),
+                (["--ranks=3", "--set=parallel.pipeline=ip1,conv2"], "in the order of the net"),
+                (["--ranks=2", "--set=parallel.pipeline=pool1x"], "did you mean 'pool1'?"),
+                (["--ranks=8", "--set=parallel.pipeline=auto"],
                  "layers with weights for 4 stages, not for 8"),
-                (["--ranks=2", "--set=parallel.stages=2", "--set=parallel.micro_batches=7"],
-                 "the 24 samples of a rank cannot be divided into 7 micro-batches"),
-                (["--ranks=2", "--set=parallel.stages=2", "--set=parallel.batch_split=1,2"],
+                (["--ranks=2", "--set=parallel.pipeline=2", "--set=parallel.micro_batches=7"],
+                 "the 24 samples of a batch cannot be divided into 7 micro-batches"),
+                (["--ranks=2", "--set=parallel.pipeline=2", "--set=parallel.batch_split=1,2"],
                  "[parallel] batch_split other than equal"),
-                (["--ranks=2", "--set=parallel.stages=2", "--set=solver.clip_gradients=1"],
-                 "clip_gradients"),
-                (["--ranks=2", "--set=parallel.stages=2", "--set=ip1.parallel=tensor"],
-                 "parallel = tensor")):
+                (["--ranks=2", "--set=parallel.pipeline=2", "--set=solver.clip_gradients=1"],
+                 "clip_gradients")):
             with self.subTest(options=options):
                 self.assertIn(sentence, self.refuse(net, *options))
 

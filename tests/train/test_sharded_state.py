@@ -76,7 +76,7 @@ class ShardedState(unittest.TestCase):
     def test_beside_other_modes(self):
         """Shards of the stages of a pipeline, of the layers that are not split over the
         ranks, and where samples are split unequally."""
-        for ranks, mode in ((4, "--set=parallel.stages=ip1"), (2, "--set=ip1.parallel=tensor"),
+        for ranks, mode in ((4, "--set=parallel.pipeline=ip1"), (2, "--set=ip1.parallel=tensor"),
                             (3, "--set=parallel.batch_split=5,0,2")):
             with self.subTest(mode):
                 whole = self.train(*ADAM, WHOLE_UPDATES, mode, ranks=ranks)

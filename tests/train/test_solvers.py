@@ -310,7 +310,7 @@ class Solvers(unittest.TestCase):
             kept = {name: x for name, x in read_tensors(whole).items()
                     if not name.startswith("ema/")}
             self.assertEqual(kept, read_tensors(plain))
-        for more in (["--set=ip1.parallel=tensor"], ["--set=parallel.stages=2"],
+        for more in (["--set=ip1.parallel=tensor"], ["--set=parallel.pipeline=2"],
                      ["--set=solver.accumulation_steps=2", "--solver=lamb"]):
             with self.subTest(more):
                 self.average_of(0.75, *more, ranks=2)
@@ -361,7 +361,7 @@ class Solvers(unittest.TestCase):
             self.check_tests(1, ["--set=solver.learning_rate=0.2", "--device=async"], **device)
             for ranks, more in ((1, []), (2, [SHARDED, "--transport=p2p-tree"]),
                                 (2, ["--set=ip1.parallel=tensor"]),
-                                (2, ["--set=parallel.stages=2"])):
+                                (2, ["--set=parallel.pipeline=2"])):
                 with self.subTest(more, ranks=ranks):
                     self.check_tests(ranks, ["--set=solver.learning_rate=0.2", *more])
         finally:

@@ -224,7 +224,7 @@ class Split(unittest.TestCase):
         ip1 = [{layer["name"]: layer for layer in r["layers"]}["ip1"] for r in split["ranks"]]
         self.assertEqual([layer["output"] for layer in ip1], [[12, 20], [12, 21]])
         self.assertEqual(split["peak_bytes"], max(r["peak_bytes"] for r in split["ranks"]))
-        staged = self.check("--ranks=4", "--set=parallel.stages=ip1", "--set=parallel.micro_batches=4")
+        staged = self.check("--ranks=4", "--set=parallel.pipeline=ip1", "--set=parallel.micro_batches=4")
         self.assertEqual([(r["first"], r["count"], r["stage"]) for r in staged["ranks"]],
                          [(0, 2, 0), (2, 2, 1)])
         self.assertEqual(staged["ranks"][1]["layers"][0]["output"], [3, 41])

@@ -35,15 +35,14 @@ static void shape_net(const dlc_axis *axis, dlc_net_args *args) {
     args->boundary_out = boundary->out;
     args->boundaries_in = boundary->ins;
     args->boundaries_out = boundary->outs;
-    args->shared = stages->replicas > 1;
+    args->shared = dlc_mesh_stage_ranks(&stages->mesh, stages->stage) > 1;
     args->step_at = NULL; /* each micro-batch has its own */
     args->on_activity = report_activity;
     args->activity_context = pipeline;
-    if (trains) {
-        args->batch = pipeline->micro_batch_size;
+    args->batch = boundary->rows;
+    if (trains)
         args->micro_batch_buffers = dlc_schedule_1f1b_max_in_flight(
             &pipeline->schedule);
-    }
 }
 
 static int reads_batch(const dlc_axis *axis, dlc_phase phase) {
@@ -56,25 +55,29 @@ static int reads_batch(const dlc_axis *axis, dlc_phase phase) {
 static void shape_feed(const dlc_axis *axis, dlc_feed_args *args) {
     const dlc_pipeline *pipeline = axis->state;
     dlc_phase phase = args->test ? DLC_PHASE_TEST : DLC_PHASE_TRAIN;
-    args->rank = pipeline->stages.replica;
-    args->ranks = pipeline->stages.replicas;
-    /* The samples of a tensor group are cut into micro-batches as those of one rank, so
-     * each rank of the group reads them all. */
-    if (!args->test) {
-        args->offset -= dlc_pipeline_own_place(pipeline).tensor * args->count;
-        args->count *= axis->session->mesh.tensor;
-    }
-    args->labels_only = !dlc_stages_read(&pipeline->stages, axis->session->setup->graph,
+    const dlc_session *session = axis->session;
+    int64_t begin, count,
+        samples = args->test ? session->stage_samples.test
+                             : session->stage_samples.train;
+    dlc_mesh_samples(&session->mesh, session->rank, samples, &begin, &count);
+    args->offset = begin;
+    args->stride = samples;
+    if (args->test)
+        args->count = (int32_t)count;
+    else
+        args->run = count;
+    args->labels_only = !dlc_stages_read(&pipeline->stages, session->setup->graph,
                                          phase, 0);
 }
 
 /* Its messages to other stages must move on while layers wait. */
 static void shape_group(const dlc_axis *axis, dlc_session_layer_group *group) {
     const dlc_pipeline *pipeline = axis->state;
-    const dlc_stages *stages = &pipeline->stages;
-    group->table.rank = stages->replica;
-    group->table.ranks = stages->replicas;
-    group->first = stages->stage * stages->replicas;
+    const dlc_session *session = axis->session;
+    dlc_mesh_group stage = dlc_mesh_stage_group(&session->mesh, session->rank);
+    group->table.rank = session->rank - stage.first;
+    group->table.ranks = stage.ranks;
+    group->first = stage.first;
     group->engine = pipeline->engine;
 }
 
@@ -123,15 +126,15 @@ static dlc_status open_stage_p2p(const dlc_pipeline *pipeline,
  * training. */
 static dlc_status gather_memory(dlc_pipeline *pipeline) {
     const dlc_session *session = pipeline->session;
-    size_t replicas = (size_t)pipeline->stages.replicas;
+    const dlc_mesh *mesh = &session->mesh;
     uint64_t mine = dlc_net_memory_plan(session->net).activations +
                     dlc_stage_p2p_memory(pipeline->stage_p2p);
     pipeline->memory = dlc_alloc((size_t)session->ranks, sizeof mine);
     if (!pipeline->memory)
         return DLC_ERR_NOMEM;
     DLC_TRY(dlc_job_all_gather(session->job, &mine, sizeof mine, pipeline->memory));
-    for (size_t s = 0; s < (size_t)pipeline->stages.stages; s++)
-        pipeline->memory[s] = pipeline->memory[s * replicas];
+    for (int32_t s = 0; s < mesh->pipeline; s++)
+        pipeline->memory[s] = pipeline->memory[dlc_mesh_stage_first(mesh, s)];
     return DLC_OK;
 }
 
@@ -190,8 +193,6 @@ static void close(dlc_axis *axis) {
     dlc_boundary_tensors_free(&pipeline->test);
     dlc_boundary_tensors_free(&pipeline->train);
     dlc_stages_free(&pipeline->stages);
-    dlc_free(pipeline->pad_labels);
-    dlc_free(pipeline->pad_data);
     dlc_free(pipeline->memory);
     dlc_free(pipeline->work);
     dlc_free(pipeline);

@@ -2,8 +2,9 @@
  * one stage to the next.
  *
  * The ranks of a stage build only the stage's layers, with a solver of their own for
- * them. A rank's samples are divided into numbered micro-batches of equal size; each
- * rank works on whichever is ready (schedule_1f1b.h). Their gradients are accumulated
+ * them. The batch is divided into numbered micro-batches of consecutive samples, of
+ * which each rank of a stage has a part; it works on whichever is ready
+ * (schedule_1f1b.h). Their gradients are accumulated
  * in the order of the numbers, so runs are bitwise repeatable; they equal those of the
  * whole net up to the order of float32 sums. Random numbers follow the position of a
  * sample, as always. What a layer computes over its batch (the statistics of batch
@@ -36,7 +37,8 @@ typedef struct dlc_pipeline {
     dlc_session *session;
     dlc_stages stages;
     int32_t micro_batches;    /* of a pass */
-    int64_t micro_batch_size; /* samples in one */
+    int64_t micro_batch_size; /* samples of one that this rank has */
+    int64_t first_sample;     /* position of the first of them in the first one */
     int64_t sample;           /* elements of one sample */
     dlc_boundary_tensors train, test;
     double *work;     /* own; estimated, of each stage */
@@ -48,10 +50,6 @@ typedef struct dlc_pipeline {
     dlc_stage_p2p *stage_p2p, *test_stage_p2p;
     dlc_memory sum;           /* gradients of all micro-batches but the first */
     dlc_memory control_words; /* for control words */
-
-    float *
-        pad_data; /* own; a test batch without samples, for the last passes of a test */
-    int32_t *pad_labels;
 
     /* State of the current pass. */
     dlc_schedule_1f1b schedule;
@@ -68,14 +66,10 @@ typedef struct dlc_pipeline {
 /* The axis; its state is a dlc_pipeline. */
 extern const dlc_axis_ops dlc_pipeline_axis;
 
-/* Where this rank is in the mesh. */
-static inline dlc_mesh_place dlc_pipeline_own_place(const dlc_pipeline *pipeline) {
-    return dlc_mesh_place_of(&pipeline->session->mesh, pipeline->session->rank);
-}
-
 /* ---- Its calls, each in the file that is named (session/axis.h) ---- */
 
-/* plan.c. If the job has stages, this rank's samples become those of its replica. */
+/* plan.c. If the job has stages, this rank's samples become those of its part of the
+ * micro-batches. */
 dlc_status dlc_pipeline_plan(dlc_axis *axis);
 int dlc_pipeline_needs_connection(const dlc_axis *axis);
 
@@ -87,7 +81,7 @@ dlc_status dlc_pipeline_test(dlc_axis *axis, dlc_evaluation *evaluation);
 /* report.c */
 void dlc_pipeline_announce(const dlc_axis *axis);
 dlc_status dlc_pipeline_report(dlc_axis *axis, double *images_per_s);
-/* "stages", "micro_batches", "stage_bytes" (memory for micro-batches in flight) and
+/* "micro_batches", "stage_bytes" (memory for micro-batches in flight) and
  * "bubble". */
 void dlc_pipeline_json(const dlc_axis *axis, dlc_json *json);
 void dlc_pipeline_part(const dlc_axis *axis, dlc_rank_part *part);

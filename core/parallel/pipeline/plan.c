@@ -13,19 +13,9 @@
 
 /* ---- Checks ---------------------------------------------------------------------- */
 
-static dlc_status check_ranks(const dlc_session *session, int32_t stages) {
-    if (session->ranks % stages == 0)
-        return DLC_OK;
-    return dlc_fail(DLC_ERR_CONFIG,
-                    "%s: %d ranks cannot be split among %d stages; use a multiple "
-                    "of %d ranks, or other stages",
-                    dlc_settings_where(session->setup->parallel_settings, "stages"),
-                    (int)session->ranks, (int)stages, (int)stages);
-}
-
 static dlc_status check_job(const dlc_session *session) {
     const dlc_setup *setup = session->setup;
-    const char *where = dlc_settings_where(setup->parallel_settings, "stages");
+    const char *where = dlc_settings_where(setup->parallel_settings, "pipeline");
     if (setup->consistency != &dlc_synchronous_feature)
         return dlc_fail(
             DLC_ERR_CONFIG,
@@ -53,45 +43,65 @@ static dlc_status check_job(const dlc_session *session) {
 
 /* ---- Batch ----------------------------------------------------------------------- */
 
-/* Twice as many micro-batches as stages, or a number near it that divides the samples.
- */
-static int64_t choose_micro_batches(int64_t samples, int64_t stages) {
-    for (int64_t m = 2 * stages; m <= 4 * stages && m <= samples; m++)
-        if (samples % m == 0)
-            return m;
-    int64_t m = 2 * stages < samples ? 2 * stages : samples;
-    while (samples % m != 0)
+static int can_divide(int64_t samples, int64_t micro_batches, int64_t ranks) {
+    return samples % micro_batches == 0 && samples / micro_batches >= ranks;
+}
+
+/* Twice as many micro-batches as stages, or a number near it that divides the samples;
+ * rather one that gives all ranks of a stage equally many of each. 0: there is none. */
+static int64_t choose_micro_batches(int64_t samples, int64_t stages, int64_t ranks) {
+    for (int64_t unit = ranks; unit > 0; unit = unit > 1 ? 1 : 0)
+        for (int64_t m = 2 * stages; m <= 4 * stages; m++)
+            if (can_divide(samples, m, ranks) && samples / m % unit == 0)
+                return m;
+    int64_t m = 2 * stages;
+    while (m > 0 && !can_divide(samples, m, ranks))
         m--;
     return m;
 }
 
-/* A replica's range of the batch is that of a rank in a job without stages. */
+/* The most ranks that a stage has. */
+static int64_t most_ranks(const dlc_mesh *mesh) {
+    return (int64_t)dlc_mesh_data(mesh) * mesh->tensor;
+}
+
+/* A test has batches of as many samples as its first stage's ranks have together. */
+static int64_t test_samples(const dlc_session *session) {
+    int64_t most = most_ranks(&session->mesh);
+    int64_t samples = session->setup->test.batch *
+                      dlc_mesh_stage_ranks(&session->mesh, 0);
+    return samples > most ? samples : most;
+}
+
 static dlc_status divide_batch(dlc_pipeline *pipeline) {
     dlc_session *session = pipeline->session;
     const dlc_setup *setup = session->setup;
-    int64_t replicas = pipeline->stages.replicas, r = pipeline->stages.replica;
-    int64_t batch = setup->strong ? setup->train.batch : setup->train.batch * replicas;
-    int64_t common = batch / replicas;
-    if (batch % replicas != 0)
-        common = 1; /* replicas differ by one sample */
-    session->global_batch = batch;
-    session->local_offset = batch * r / replicas;
-    session->local_batch = batch * (r + 1) / replicas - session->local_offset;
+    const dlc_mesh *mesh = &session->mesh;
+    int64_t batch = setup->train.batch, most = most_ranks(mesh);
+    if (!setup->strong)
+        batch *= dlc_mesh_stage_ranks(mesh, 0);
     int64_t wanted = dlc_settings_get_int(setup->parallel_settings, "micro_batches");
-    if (session->local_batch == 0 || (wanted > 0 && common % wanted != 0))
+    int64_t count = wanted > 0 ? wanted
+                               : choose_micro_batches(batch, mesh->pipeline, most);
+    if (count == 0 || !can_divide(batch, count, most))
         return dlc_fail(DLC_ERR_CONFIG,
                         "%s: the %" PRId64
-                        " samples of a rank cannot be divided into %" PRId64
-                        " micro-batches of equal size; set a number that divides them",
+                        " samples of a batch cannot be divided into %" PRId64
+                        " micro-batches of equal size with a sample for each of the "
+                        "%" PRId64 " ranks of a stage; set a number that can",
                         dlc_settings_where(setup->parallel_settings, "micro_batches"),
-                        session->local_batch, wanted > 0 ? wanted : 1);
-    int64_t count = wanted > 0 ? wanted
-                               : choose_micro_batches(common, pipeline->stages.stages);
+                        batch, count > 0 ? count : 1, most);
     dlc_shape sample;
     DLC_TRY(dlc_setup_sample_shape(&setup->train, &sample));
     pipeline->sample = dlc_shape_count(&sample);
+    session->global_batch = batch;
+    session->stage_samples.train = batch / count;
+    session->stage_samples.test = test_samples(session);
+    dlc_mesh_samples(mesh, session->rank, batch / count, &pipeline->first_sample,
+                     &pipeline->micro_batch_size);
     pipeline->micro_batches = session->micro_batches = (int32_t)count;
-    pipeline->micro_batch_size = session->micro_batch = session->local_batch / count;
+    session->local_offset = pipeline->first_sample;
+    session->local_batch = pipeline->micro_batch_size * count;
     return DLC_OK;
 }
 
@@ -155,29 +165,29 @@ static dlc_status cut_by_work(const dlc_pipeline *pipeline, const dlc_net *outli
     if (DLC_STATUS_CLASS(status) != DLC_STATUS_CLASS(DLC_ERR_CONFIG))
         return status;
     return dlc_fail(status, "%s: %s",
-                    dlc_settings_where(setup->parallel_settings, "stages"),
+                    dlc_settings_where(setup->parallel_settings, "pipeline"),
                     dlc_detail());
 }
 
 /* Sums the work of each stage's layers. */
 static dlc_status sum_work(dlc_pipeline *pipeline, const double *work) {
     const dlc_stages *stages = &pipeline->stages;
-    pipeline->work = dlc_alloc((size_t)stages->stages, sizeof *pipeline->work);
+    pipeline->work = dlc_alloc((size_t)stages->mesh.pipeline, sizeof *pipeline->work);
     if (!pipeline->work)
         return DLC_ERR_NOMEM;
-    for (int32_t s = 0; s < stages->stages; s++)
+    for (int32_t s = 0; s < stages->mesh.pipeline; s++)
         for (int32_t i = stages->first[s]; i < stages->first[s + 1]; i++)
             pipeline->work[s] += work[i];
     return DLC_OK;
 }
 
-/* Cuts as [parallel] stages says, or by work. All ranks use the cut of rank 0. */
+/* Cuts as [parallel] pipeline says, or by work. All ranks use the cut of rank 0. */
 static dlc_status cut_net(dlc_pipeline *pipeline, const dlc_stage_cut *cut,
                           const dlc_net *outline) {
     const dlc_session *session = pipeline->session;
     const dlc_graph *graph = session->setup->graph;
     dlc_stages *stages = &pipeline->stages;
-    size_t edges = (size_t)stages->stages + 1;
+    size_t edges = (size_t)stages->mesh.pipeline + 1;
     double *work = NULL;
     char *may_begin = NULL;
     stages->first = dlc_alloc(edges, sizeof *stages->first);
@@ -188,7 +198,7 @@ static dlc_status cut_net(dlc_pipeline *pipeline, const dlc_stage_cut *cut,
     for (size_t s = 0; cut->first && s < edges; s++)
         stages->first[s] = cut->first[s];
     if (!cut->first)
-        status = cut_by_work(pipeline, outline, work, may_begin, stages->stages,
+        status = cut_by_work(pipeline, outline, work, may_begin, stages->mesh.pipeline,
                              stages->first);
     if (status == DLC_OK)
         status = dlc_job_broadcast(session->job, 0, stages->first,
@@ -219,17 +229,17 @@ static dlc_status check_stages(const dlc_pipeline *pipeline, const dlc_net *outl
     const dlc_graph *graph = session->setup->graph;
     const dlc_stages *stages = &pipeline->stages;
     double whole = 0;
-    for (int32_t s = 0; s < stages->stages; s++)
+    for (int32_t s = 0; s < stages->mesh.pipeline; s++)
         whole += pipeline->work[s];
-    for (int32_t s = 0; s < stages->stages; s++) {
+    for (int32_t s = 0; s < stages->mesh.pipeline; s++) {
         int32_t first = stages->first[s], end = stages->first[s + 1];
         int64_t parameters = 0;
         DLC_TRY(count_parameters(graph, outline, first, end, &parameters));
         if (session->rank == 0)
             dlc_info("stage %d, from rank %d on: layers %s to %s, %" PRId64
                      " parameters, about %.0f %% of the work",
-                     (int)s + 1, (int)(s * stages->replicas), graph->layer[first].name,
-                     graph->layer[end - 1].name, parameters,
+                     (int)s + 1, (int)dlc_mesh_stage_first(&stages->mesh, s),
+                     graph->layer[first].name, graph->layer[end - 1].name, parameters,
                      100 * pipeline->work[s] / whole);
     }
     return DLC_OK;
@@ -261,8 +271,9 @@ static dlc_status plan_train(dlc_pipeline *pipeline, const dlc_stage_cut *cut) {
         status = check_stages(pipeline, outline);
     if (status == DLC_OK) {
         warn_of_statistics(pipeline, outline);
-        status = dlc_boundary_tensors_find(&pipeline->stages, setup->graph, outline,
-                                           DLC_PHASE_TRAIN, &pipeline->train);
+        status = dlc_boundary_tensors_find(
+            &pipeline->stages, setup->graph, outline, DLC_PHASE_TRAIN,
+            session->stage_samples.train, &pipeline->train);
     }
     dlc_net_free(outline);
     return status;
@@ -274,25 +285,18 @@ static dlc_status plan_test(dlc_pipeline *pipeline) {
     dlc_net *outline = NULL;
     if (!setup->test.source)
         return DLC_OK;
-    DLC_TRY(make_outline(session, DLC_PHASE_TEST, &setup->test, setup->test.batch,
-                         &outline));
-    dlc_status status = dlc_boundary_tensors_find(
-        &pipeline->stages, setup->graph, outline, DLC_PHASE_TEST, &pipeline->test);
+    int64_t begin, count, samples = session->stage_samples.test;
+    dlc_mesh_samples(&session->mesh, session->rank, samples, &begin, &count);
+    DLC_TRY(make_outline(session, DLC_PHASE_TEST, &setup->test, count, &outline));
+    dlc_status status = dlc_boundary_tensors_find(&pipeline->stages, setup->graph,
+                                                  outline, DLC_PHASE_TEST, samples,
+                                                  &pipeline->test);
     dlc_net_free(outline);
     return status;
 }
 
 static dlc_status plan(dlc_axis *axis, const dlc_stage_cut *cut) {
     dlc_session *session = axis->session;
-    int32_t count = cut->stages ? cut->stages : session->ranks;
-    if (count == 1)
-        return DLC_OK;
-    if (session->ranks ==
-        1) { /* e.g. a rank that continues alone, or that measures layers */
-        dlc_info("one rank has the whole net: [parallel] stages is ignored");
-        return DLC_OK;
-    }
-    DLC_TRY(check_ranks(session, count));
     DLC_TRY(check_job(session));
     dlc_pipeline *pipeline = dlc_alloc(1, sizeof *pipeline);
     if (!pipeline)
@@ -300,15 +304,13 @@ static dlc_status plan(dlc_axis *axis, const dlc_stage_cut *cut) {
     axis->state = pipeline; /* freed when the axis is closed */
     axis->in_use = 1;
     pipeline->session = session;
-    int32_t replicas = session->ranks / count;
-    pipeline->stages = (dlc_stages){.stages = count,
-                                    .replicas = replicas,
-                                    .stage = session->rank / replicas,
-                                    .replica = session->rank % replicas};
-    session->mesh = (dlc_mesh){.pipeline = count, .data = replicas, .tensor = 1};
+    pipeline->stages = (dlc_stages){
+        .mesh = session->mesh,
+        .rank = session->rank,
+        .stage = dlc_mesh_place_of(&session->mesh, session->rank).stage};
     DLC_TRY(divide_batch(pipeline));
     pipeline->schedule = (dlc_schedule_1f1b){.stage = pipeline->stages.stage,
-                                             .stages = count,
+                                             .stages = session->mesh.pipeline,
                                              .micro_batches = pipeline->micro_batches};
     DLC_TRY(plan_train(pipeline, cut));
     return plan_test(pipeline);
@@ -317,8 +319,7 @@ static dlc_status plan(dlc_axis *axis, const dlc_stage_cut *cut) {
 int dlc_pipeline_needs_connection(const dlc_axis *axis) {
     const dlc_session *session = axis->session;
     dlc_stage_cut cut = {0};
-    if (session->ranks == 1 || session->is_plan ||
-        !dlc_stage_cut_is_wanted(session->setup) ||
+    if (session->mesh.pipeline == 1 || session->is_plan ||
         /* dlc_pipeline_plan reports it */
         dlc_stage_cut_parse(session->setup, &cut) != DLC_OK)
         return 0;
@@ -330,11 +331,12 @@ int dlc_pipeline_needs_connection(const dlc_axis *axis) {
 dlc_status dlc_pipeline_plan(dlc_axis *axis) {
     const dlc_setup *setup = axis->session->setup;
     dlc_stage_cut cut = {0};
-    if (!dlc_stage_cut_is_wanted(setup))
+    if (axis->session->ranks == 1 && setup->mesh_sizes.pipeline != 1)
+        dlc_info("one rank has the whole net: [parallel] pipeline is ignored");
+    if (axis->session->mesh.pipeline == 1)
         return DLC_OK;
-    dlc_status status = dlc_stage_cut_parse(setup, &cut);
-    if (status == DLC_OK)
-        status = plan(axis, &cut);
+    DLC_TRY(dlc_stage_cut_parse(setup, &cut));
+    dlc_status status = plan(axis, &cut);
     dlc_stage_cut_free(&cut);
     return status;
 }

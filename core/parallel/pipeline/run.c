@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "parallel/pipeline/pipeline.h"
 
 /* ---- Waiting ----------------------------------------------------------------- */
@@ -22,26 +21,16 @@ static void report_wait(const dlc_pipeline *pipeline) {
 
 /* ---- Forward ----------------------------------------------------------------- */
 
-/* The first sample of a tensor group, which is cut into micro-batches of all its ranks
- * together; then the first of this rank's part of one of these. */
-static int64_t group_offset(const dlc_pipeline *pipeline) {
-    const dlc_session *session = pipeline->session;
-    return session->local_offset -
-           dlc_pipeline_own_place(pipeline).tensor * session->local_batch;
-}
-
+/* The position in the batch of the first of this rank's samples of a micro-batch. */
 static int64_t first_sample(const dlc_pipeline *pipeline, int32_t k) {
-    int32_t tensor = pipeline->session->mesh.tensor;
-    return group_offset(pipeline) +
-           ((int64_t)k * tensor + dlc_pipeline_own_place(pipeline).tensor) *
-               pipeline->micro_batch_size;
+    return pipeline->first_sample + k * pipeline->session->stage_samples.train;
 }
 
 static dlc_status set_batch(const dlc_pipeline *pipeline, dlc_net *net,
                             const dlc_pass *pass, int32_t k) {
     if (!pass->data)
         return DLC_OK;
-    int64_t before = first_sample(pipeline, k) - group_offset(pipeline);
+    int64_t before = k * pipeline->micro_batch_size;
     return dlc_net_set_input(net, pass->data + before * pipeline->sample,
                              pass->labels + before);
 }
@@ -270,55 +259,10 @@ static dlc_status add_metrics(const dlc_net *net, dlc_evaluation *evaluation) {
     return DLC_OK;
 }
 
-/* Batches of a replica's part of the test set, even if the stage reads none of them. */
-static int64_t test_batches(const dlc_pipeline *pipeline, int32_t replica) {
-    const dlc_data_setup *test = &pipeline->session->setup->test;
-    int32_t replicas = pipeline->stages.replicas;
-    int64_t begin = test->info.samples * replica / replicas;
-    int64_t end = test->info.samples * (replica + 1) / replicas;
-    return (end - begin + test->batch - 1) / test->batch;
-}
-
-/* The ranks of a tensor group make as many passes as the one with the most batches. */
-static int64_t test_passes(const dlc_pipeline *pipeline) {
-    int64_t passes = 0;
-    int32_t tensor = pipeline->session->mesh.tensor;
-    int32_t first = pipeline->stages.replica - pipeline->stages.replica % tensor;
-    for (int32_t r = first; r < first + tensor; r++) {
-        int64_t batches = test_batches(pipeline, r);
-        passes = batches > passes ? batches : passes;
-    }
-    return passes;
-}
-
-/* A batch, or after the last one samples without labels, which count in no metric. */
-static dlc_status read_test_batch(const dlc_pipeline *pipeline, int64_t k) {
-    const dlc_session *session = pipeline->session;
-    dlc_batch batch;
-    if (k < test_batches(pipeline, pipeline->stages.replica)) {
-        DLC_TRY(dlc_feed_next(session->test_feed, &batch));
-        return dlc_net_set_input(session->test_net, batch.data, batch.labels);
-    }
-    return dlc_net_set_input(session->test_net, pipeline->pad_data,
-                             pipeline->pad_labels);
-}
-
-/* Allocates what is read after the last batch, freed with the axis. */
-static dlc_status make_pad(dlc_pipeline *pipeline) {
-    const dlc_data_setup *test = &pipeline->session->setup->test;
-    dlc_shape sample;
-    if (pipeline->pad_data)
-        return DLC_OK;
-    DLC_TRY(dlc_setup_sample_shape(test, &sample));
-    size_t batch = (size_t)test->batch;
-    pipeline->pad_data = dlc_alloc(batch * (size_t)dlc_shape_count(&sample),
-                                   sizeof *pipeline->pad_data);
-    pipeline->pad_labels = dlc_alloc(batch, sizeof *pipeline->pad_labels);
-    if (!pipeline->pad_data || !pipeline->pad_labels)
-        return DLC_ERR_NOMEM;
-    for (size_t i = 0; i < batch; i++)
-        pipeline->pad_labels[i] = DLC_LABEL_NONE;
-    return DLC_OK;
+/* The same on all ranks, even if their stages read none of them. */
+static int64_t test_batches(const dlc_session *session) {
+    int64_t samples = session->stage_samples.test;
+    return (session->setup->test.info.samples + samples - 1) / samples;
 }
 
 static dlc_status wait_for_slot(dlc_pipeline *pipeline, int32_t k) {
@@ -341,8 +285,11 @@ static dlc_status test_batch(dlc_pipeline *pipeline, int32_t k,
     DLC_TRY(wait_for_slot(pipeline, k));
     dlc_stage_p2p_bind(pipeline->test_stage_p2p, k, &pass);
     dlc_net_begin_pass(session->test_net, &pass);
-    if (session->test_feed)
-        DLC_TRY(read_test_batch(pipeline, k));
+    if (session->test_feed) {
+        dlc_batch batch;
+        DLC_TRY(dlc_feed_next(session->test_feed, &batch));
+        DLC_TRY(dlc_net_set_input(session->test_net, batch.data, batch.labels));
+    }
     pipeline->current = k;
     DLC_TRY(dlc_net_forward(session->test_net, session->iteration, 0));
     DLC_TRY(dlc_net_sync(session->test_net));
@@ -357,9 +304,7 @@ dlc_status dlc_pipeline_test(dlc_axis *axis, dlc_evaluation *evaluation) {
     const dlc_session *session = axis->session;
     dlc_pipeline *pipeline = axis->state;
     list_metrics(session, evaluation);
-    int64_t batches = test_passes(pipeline);
-    if (session->mesh.tensor > 1)
-        DLC_TRY(make_pad(pipeline));
+    int64_t batches = test_batches(session);
     if (session->test_feed)
         DLC_TRY(dlc_feed_seek(session->test_feed, 0));
     for (int32_t k = 0; k < SLOTS && k < batches; k++)

@@ -154,26 +154,31 @@ static dlc_tag tag_of(int32_t id, int32_t micro_batch) {
                       (uint64_t)(uint32_t)id << 32 | (uint32_t)micro_batch);
 }
 
-static dlc_status send(dlc_stage_p2p *stage_p2p, int32_t rank, dlc_tag tag,
-                       const void *from, size_t bytes, int32_t *pending) {
-    const dlc_transfer transfer = {rank, tag, from, NULL, bytes, pending};
-    stage_p2p->sent += bytes;
-    return dlc_progress_engine_submit(stage_p2p->args.engine, &transfer, 1, NULL);
-}
-
-static dlc_status recv(const dlc_stage_p2p *stage_p2p, int32_t rank, dlc_tag tag,
-                       void *to, size_t bytes, int32_t *pending) {
-    const dlc_transfer transfer = {rank, tag, NULL, to, bytes, pending};
-    return dlc_progress_engine_submit(stage_p2p->args.engine, &transfer, 1, NULL);
+/* Sends a tensor to the peers that have parts of it, or receives it from them. */
+static dlc_status move(dlc_stage_p2p *stage_p2p, const dlc_net_boundary *port,
+                       const dlc_boundary_peers *peers, dlc_tag tag, char *tensor,
+                       int sends, int32_t *pending) {
+    int64_t rows = stage_p2p->args.boundary->rows;
+    for (int32_t i = 0; i < peers->parts; i++) {
+        const dlc_boundary_part *part = &peers->part[i];
+        size_t row = part->rows == rows ? 0 : message_bytes(port) / (size_t)rows;
+        size_t bytes = row ? row * (size_t)part->rows : message_bytes(port);
+        char *at = tensor + row * (size_t)part->row;
+        const dlc_transfer transfer = {part->rank,        tag,   sends ? at : NULL,
+                                       sends ? NULL : at, bytes, pending};
+        stage_p2p->sent += sends ? bytes : 0;
+        DLC_TRY(dlc_progress_engine_submit(stage_p2p->args.engine, &transfer, 1, NULL));
+    }
+    return DLC_OK;
 }
 
 dlc_status dlc_stage_p2p_post_receives(dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
     const dlc_boundary_tensors *boundary = stage_p2p->args.boundary;
     slot *into = slot_of(stage_p2p, micro_batch);
     for (int32_t i = 0; i < boundary->ins; i++)
-        DLC_TRY(recv(stage_p2p, boundary->in_rank[i],
-                     tag_of(boundary->in_id[i], micro_batch), into->in[i],
-                     message_bytes(&boundary->in[i]), &into->pending[INPUTS]));
+        DLC_TRY(move(stage_p2p, &boundary->in[i], &boundary->source[i],
+                     tag_of(boundary->in_id[i], micro_batch), into->in[i], 0,
+                     &into->pending[INPUTS]));
     return DLC_OK;
 }
 
@@ -190,14 +195,14 @@ dlc_status dlc_stage_p2p_send(dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
     const dlc_boundary_tensors *boundary = stage_p2p->args.boundary;
     slot *from = slot_of(stage_p2p, micro_batch);
     for (int32_t i = 0; i < boundary->outs; i++) {
-        size_t bytes = message_bytes(&boundary->out[i]);
+        const dlc_net_boundary *port = &boundary->out[i];
         dlc_tag tag = tag_of(boundary->out_id[i], micro_batch);
         for (int32_t r = 0; r < boundary->readers[i]; r++) {
-            const dlc_boundary_reader *reader = &boundary->reader[i][r];
+            const dlc_boundary_peers *reader = &boundary->reader[i][r];
             if (reader->gradient)
-                DLC_TRY(recv(stage_p2p, reader->rank, tag, from->received[i][r], bytes,
+                DLC_TRY(move(stage_p2p, port, reader, tag, from->received[i][r], 0,
                              &from->pending[GRADIENTS]));
-            DLC_TRY(send(stage_p2p, reader->rank, tag, from->out[i], bytes,
+            DLC_TRY(move(stage_p2p, port, reader, tag, from->out[i], 1,
                          &from->pending[OUTPUTS]));
         }
     }
@@ -228,9 +233,9 @@ dlc_status dlc_stage_p2p_return_gradients(dlc_stage_p2p *stage_p2p,
     slot *from = slot_of(stage_p2p, micro_batch);
     for (int32_t i = 0; i < boundary->ins; i++)
         if (boundary->in[i].gradient)
-            DLC_TRY(send(stage_p2p, boundary->in_rank[i],
-                         tag_of(boundary->in_id[i], micro_batch), from->in_diff[i],
-                         message_bytes(&boundary->in[i]), &from->pending[RETURNS]));
+            DLC_TRY(move(stage_p2p, &boundary->in[i], &boundary->source[i],
+                         tag_of(boundary->in_id[i], micro_batch), from->in_diff[i], 1,
+                         &from->pending[RETURNS]));
     return DLC_OK;
 }
 

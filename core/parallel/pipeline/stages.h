@@ -1,20 +1,21 @@
 /* Stages: consecutive layers of the net, each on ranks of its own.
  *
- * With R replicas stage s is ranks [s * R, (s + 1) * R): most of the traffic is the
- * reduction of gradients over a stage's replicas, so these are neighbours, which
- * launchers place on one machine. Replica r of a stage sends its micro-batches to
- * replica r of other stages.
+ * A stage's ranks split the samples of a micro-batch (setup/mesh.h). They are
+ * neighbours, which launchers place on one machine, because most of the traffic is the
+ * reduction of gradients over them.
  *
  * A boundary tensor is an output that a layer of a later stage reads: it is sent
- * straight to that stage, and its gradient back. */
+ * straight to the ranks of that stage that have the same samples, and its gradient
+ * back. Where stages have equally many ranks, that is one rank. */
 #ifndef DLC_PARALLEL_PIPELINE_STAGES_H
 #define DLC_PARALLEL_PIPELINE_STAGES_H
 
 #include "net/net.h"
+#include "setup/mesh.h"
 
 typedef struct dlc_stages {
-    int32_t stages, replicas;
-    int32_t stage, replica; /* of this rank */
+    dlc_mesh mesh;
+    int32_t rank, stage; /* this rank, and its stage */
     int32_t *first; /* own; the first layer of each stage, then the number of layers */
 } dlc_stages;
 
@@ -26,26 +27,36 @@ int32_t dlc_stages_of_layer(const dlc_stages *stages, int32_t layer);
 int dlc_stages_read(const dlc_stages *stages, const dlc_graph *graph, dlc_phase phase,
                     int32_t output);
 
-/* A stage that reads a boundary tensor. */
-typedef struct dlc_boundary_reader {
+/* The rows of this rank's part of a tensor that a rank of another stage has, too. */
+typedef struct dlc_boundary_part {
     int32_t rank;
-    int gradient; /* it sends a gradient back */
-} dlc_boundary_reader;
+    int64_t row, rows;
+} dlc_boundary_part;
+
+/* The ranks of another stage that have parts of a boundary tensor. */
+typedef struct dlc_boundary_peers {
+    int gradient; /* they send a gradient back */
+    int32_t parts;
+    dlc_boundary_part *part; /* own */
+} dlc_boundary_peers;
 
 /* The boundary tensors of this rank in one phase. Initialize with {0}. */
 typedef struct dlc_boundary_tensors {
+    int64_t rows; /* of each of this rank's tensors that is sent in several parts */
     int32_t ins, outs;
     dlc_net_boundary *in, *out; /* own */
-    int32_t *in_rank;           /* own; the rank that sends it */
     int32_t *in_id, *out_id; /* own; numbers for tags, equal on sender and receiver */
-    int32_t *readers;        /* own; how many stages read each output */
-    dlc_boundary_reader **reader; /* own */
+    dlc_boundary_peers *source;  /* own; that send each input */
+    int32_t *readers;            /* own; how many stages read each output */
+    dlc_boundary_peers **reader; /* own; these stages */
 } dlc_boundary_tensors;
 
-/* `outline`: of all layers of the phase. */
+/* `outline`: of all layers of the phase, for this rank's part of the `samples` that the
+ * stages compute at once. DLC_ERR_CONFIG if a tensor cannot be split by samples but has
+ * to be. */
 dlc_status dlc_boundary_tensors_find(const dlc_stages *stages, const dlc_graph *graph,
                                      const dlc_net *outline, dlc_phase phase,
-                                     dlc_boundary_tensors *boundary);
+                                     int64_t samples, dlc_boundary_tensors *boundary);
 /* a zeroed one is allowed */
 void dlc_boundary_tensors_free(dlc_boundary_tensors *boundary);
 

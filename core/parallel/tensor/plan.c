@@ -16,6 +16,7 @@ dlc_status dlc_tensor_parallel_outline(const planning *p,
                                        const dlc_net_tensor_parallel *split,
                                        dlc_net **net) {
     const dlc_session *session = p->session;
+    const int64_t *first = split ? split->first_sample + split->rank : NULL;
     dlc_net_args args = {.graph = session->setup->graph,
                          .outline = 1,
                          .phase = DLC_PHASE_TRAIN,
@@ -26,7 +27,7 @@ dlc_status dlc_tensor_parallel_outline(const planning *p,
                          .threads = 1,
                          .precision = DLC_F32,
                          .sample = p->sample,
-                         .batch = split ? session->micro_batch : p->batch,
+                         .batch = split ? first[1] - first[0] : p->batch,
                          .seed = session->setup->seed,
                          .tensor_parallel = split};
     return dlc_net_build(&args, net);
@@ -38,7 +39,8 @@ static int can_split(const planning *p, int32_t node) {
     dlc_tensor_parallel *tensor = p->tensor;
     dlc_net_tensor_parallel one = tensor->train;
     dlc_net *net = NULL;
-    if (p->session->setup->graph->layer[node].parallel != DLC_PARALLEL_AUTO)
+    if (!p->is_implied &&
+        p->session->setup->graph->layer[node].parallel != DLC_PARALLEL_AUTO)
         return 0;
     memset(tensor->layers, 0, (size_t)p->session->setup->graph->layers);
     tensor->layers[node] = 1;
@@ -46,7 +48,7 @@ static int can_split(const planning *p, int32_t node) {
     int can = dlc_tensor_parallel_outline(p, &one, &net) == DLC_OK;
     if (can)
         dlc_net_free(net);
-    else if (p->session->rank == 0)
+    else if (p->session->rank == 0 && !p->is_implied)
         dlc_info("parallel = auto: layer '%s' is not split (%s)",
                  p->session->setup->graph->layer[node].name, dlc_detail());
     return can;
@@ -64,7 +66,8 @@ static dlc_status read_layers(planning *p) {
         if (!(graph->layer[i].phases & DLC_PHASE_TRAIN))
             continue;
         p->layer[p->layers] = p->all[i];
-        p->layer[p->layers].can_split &= can_split(p, i);
+        if (p->layer[p->layers].can_split)
+            p->layer[p->layers].can_split = can_split(p, i);
         p->node[p->layers++] = i;
     }
     return DLC_OK;
@@ -116,15 +119,38 @@ dlc_status dlc_tensor_parallel_plan(planning *p, char *chosen) {
     return DLC_OK;
 }
 
+/* The bytes of a layer's gradients for each byte of activations that splitting it
+ * sends. */
+static double gain_of(const planning *p, size_t i) {
+    const dlc_plan_layer *layer = &p->layer[i];
+    double samples = (double)p->batch * p->session->mesh.tensor;
+    return layer->can_split ? layer->parameter_bytes /
+                                  (samples * (layer->in_bytes + layer->out_bytes))
+                            : 0;
+}
+
+void dlc_tensor_parallel_choose_by_bytes(const planning *p) {
+    size_t best = 0;
+    for (size_t i = 0; i < p->layers; i++) {
+        p->tensor->layers[p->node[i]] = gain_of(p, i) > 1;
+        best = gain_of(p, i) > gain_of(p, best) ? i : best;
+    }
+    if (p->layers && gain_of(p, best) > 0)
+        p->tensor->layers[p->node[best]] = 1;
+}
+
 /* ---- Opening and closing ----------------------------------------------------- */
 
-dlc_status dlc_tensor_parallel_planning_open(dlc_session *session,
+dlc_status dlc_tensor_parallel_planning_open(dlc_session *session, int is_implied,
                                              dlc_tensor_parallel *tensor, planning *p) {
     size_t layers = (size_t)session->setup->graph->layers;
     *p = (planning){.session = session,
                     .tensor = tensor,
-                    .batch = (session->global_batch + session->ranks - 1) /
-                             session->ranks,
+                    .is_implied = is_implied,
+                    .batch = session->stage_samples.train
+                                 ? session->local_batch
+                                 : (session->global_batch + session->ranks - 1) /
+                                       session->ranks,
                     .all = dlc_alloc(layers, sizeof *p->all),
                     .layer = dlc_alloc(layers, sizeof *p->layer),
                     .node = dlc_alloc(layers, sizeof *p->node),
@@ -133,7 +159,7 @@ dlc_status dlc_tensor_parallel_planning_open(dlc_session *session,
                                                                    : DLC_ERR_NOMEM;
     if (status == DLC_OK)
         status = dlc_setup_sample_shape(&session->setup->train, &p->sample);
-    if (status == DLC_OK)
+    if (status == DLC_OK && !is_implied)
         status = dlc_cluster_costs_measure(session, &p->measured);
     if (status == DLC_OK)
         status = read_layers(p);

@@ -12,7 +12,8 @@ typedef struct planning {
     dlc_session *session;
     dlc_tensor_parallel *tensor;
     dlc_shape sample;
-    int64_t batch; /* of a rank, approximately */
+    int64_t batch;  /* of a rank, approximately */
+    int is_implied; /* every layer may be split, and nothing is measured */
     /* The layers of the training net, in order. */
     size_t layers;
     dlc_plan_layer *all;           /* own; one for each layer of the graph */
@@ -22,8 +23,9 @@ typedef struct planning {
     dlc_cluster_costs measured;
 } planning;
 
-/* Collective. Measures the interconnect. On error there is nothing to close. */
-dlc_status dlc_tensor_parallel_planning_open(dlc_session *session,
+/* Collective. Measures the interconnect, unless every layer is to be considered for
+ * the bytes it would send alone. On error there is nothing to close. */
+dlc_status dlc_tensor_parallel_planning_open(dlc_session *session, int is_implied,
                                              dlc_tensor_parallel *tensor, planning *p);
 void dlc_tensor_parallel_planning_close(planning *p);
 
@@ -35,6 +37,9 @@ dlc_status dlc_tensor_parallel_outline(const planning *p,
 /* plan.c: decides which layers with `parallel = auto` are split; chosen[i] is for layer
  * i of the graph. */
 dlc_status dlc_tensor_parallel_plan(planning *p, char *chosen);
+/* Splits the layers whose activations are fewer bytes than their gradients, or the one
+ * that comes nearest to it. The same on all ranks, without measuring. */
+void dlc_tensor_parallel_choose_by_bytes(const planning *p);
 /* Collective; plan_schedule.c: chooses the tensor_schedule once it is known which
  * layers are split. `first`: the first layer of the group. */
 dlc_status dlc_tensor_parallel_plan_schedule(planning *p, int32_t first,

@@ -56,61 +56,51 @@ static void announce(const dlc_session *session, const dlc_tensor_parallel *tens
     dlc_text_free(&names);
 }
 
-/* The samples that the ranks of the group put through the net at once, and the channels
- * that they get of a layer. Groups that have the same rows must divide channels alike.
- */
+/* How many samples a rank puts through the net at once. */
+static int64_t samples_of(const dlc_session *session, int32_t rank, dlc_phase phase) {
+    int64_t begin, count = session->setup->test.batch;
+    int64_t stage = phase == DLC_PHASE_TRAIN ? session->stage_samples.train
+                                             : session->stage_samples.test;
+    if (stage > 0)
+        dlc_mesh_samples(&session->mesh, rank, stage, &begin, &count);
+    else if (phase == DLC_PHASE_TRAIN)
+        dlc_setup_rank_samples(session->setup, rank, &begin, &count);
+    return count;
+}
+
+/* Channels are split in proportion to samples, unless several groups have to split them
+ * alike. */
 static dlc_status assign_samples(const dlc_session *session,
                                  dlc_tensor_parallel *tensor) {
     const dlc_mesh *mesh = &session->mesh;
-    int32_t ranks = mesh->tensor,
-            first = dlc_mesh_tensor_group(mesh, session->rank).first;
-    size_t edges = (size_t)ranks + 1;
+    dlc_mesh_group group = dlc_mesh_tensor_group(mesh, session->rank);
+    size_t edges = (size_t)group.ranks + 1;
     tensor->first = dlc_alloc(edges, sizeof *tensor->first);
     tensor->test_first = dlc_alloc(edges, sizeof *tensor->test_first);
     tensor->share = dlc_alloc(edges, sizeof *tensor->share);
     if (!tensor->first || !tensor->test_first || !tensor->share)
         return DLC_ERR_NOMEM;
-    for (int32_t r = 0; r < ranks; r++) {
-        int64_t offset = 0, count = session->micro_batch;
-        if (mesh->pipeline == 1)
-            dlc_setup_rank_samples(session->setup, first + r, &offset, &count);
+    for (int32_t r = 0; r < group.ranks; r++) {
+        int64_t count = samples_of(session, group.first + r, DLC_PHASE_TRAIN);
         if (count == 0)
             return dlc_fail(
                 DLC_ERR_CONFIG,
                 "rank %d has no samples, so layers cannot be split; give it "
                 "samples ([parallel] batch_split), or set parallel = data",
-                (int)(first + r));
+                (int)(group.first + r));
         tensor->first[r + 1] = tensor->first[r] + count;
-        tensor->test_first[r + 1] = (r + 1) * session->setup->test.batch;
-        tensor->share[r + 1] = mesh->data > 1 ? r + 1 : tensor->first[r + 1];
+        tensor->test_first[r + 1] = tensor->test_first[r] + samples_of(session,
+                                                                       group.first + r,
+                                                                       DLC_PHASE_TEST);
+        tensor->share[r + 1] = group.ranks < mesh->ranks ? r + 1 : tensor->first[r + 1];
     }
-    tensor->train = (dlc_net_tensor_parallel){
-        .rank = dlc_mesh_place_of(mesh, session->rank).tensor,
-        .ranks = ranks,
-        .layers = tensor->layers,
-        .first_sample = tensor->first,
-        .channel_share = tensor->share};
+    tensor->train = (dlc_net_tensor_parallel){.rank = session->rank - group.first,
+                                              .ranks = group.ranks,
+                                              .layers = tensor->layers,
+                                              .first_sample = tensor->first,
+                                              .channel_share = tensor->share};
     tensor->test = tensor->train;
     tensor->test.first_sample = tensor->test_first;
-    return DLC_OK;
-}
-
-/* Lays the tensor groups into the stages; with stages, whose batches differ by a
- * sample, the ranks of a group would have different micro-batches. */
-static dlc_status make_mesh(dlc_session *session) {
-    const dlc_settings *settings = session->setup->parallel_settings;
-    int32_t ranks = (int32_t)dlc_settings_get_int(settings, "tensor");
-    if (dlc_mesh_make(session->ranks, session->mesh.pipeline, ranks, &session->mesh) !=
-        DLC_OK)
-        return dlc_fail(DLC_ERR_CONFIG, "%s: %s",
-                        dlc_settings_where(settings, "tensor"), dlc_detail());
-    if (session->mesh.pipeline > 1 &&
-        session->global_batch % (session->ranks / session->mesh.pipeline) != 0)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "%s: the ranks of a tensor group exchange the samples of a "
-                        "micro-batch, so each must have equally many; use a batch that "
-                        "the ranks of a stage divide",
-                        dlc_settings_where(settings, "tensor"));
     return DLC_OK;
 }
 
@@ -143,6 +133,14 @@ static int is_open(const dlc_session *session) {
 
 static int needs_connection(const dlc_axis *axis) {
     return is_open(axis->session);
+}
+
+/* [parallel] tensor is a number, but no layer says that it is to be divided. */
+static int is_implied(const dlc_session *session) {
+    return session->setup->mesh_sizes.tensor > 1 &&
+           count_layers(session, DLC_PARALLEL_AUTO) +
+                   count_layers(session, DLC_PARALLEL_TENSOR) ==
+               0;
 }
 
 /* Lets the planner decide about layers with `parallel = auto`. */
@@ -202,7 +200,9 @@ static dlc_status choose_schedule(planning *p) {
 
 /* Decides all that is open, with the planner's measurements. */
 static dlc_status choose_all(planning *p) {
-    if (has_open_layers(p->session))
+    if (is_implied(p->session))
+        dlc_tensor_parallel_choose_by_bytes(p);
+    else if (has_open_layers(p->session))
         DLC_TRY(choose_open(p));
     count_split(p->session->setup->graph, p->tensor);
     return p->tensor->count ? choose_schedule(p) : DLC_OK;
@@ -211,8 +211,9 @@ static dlc_status choose_all(planning *p) {
 static dlc_status choose(dlc_session *session, dlc_tensor_parallel *tensor) {
     planning p = {.session = session, .tensor = tensor};
     DLC_TRY(assign_samples(session, tensor));
-    if (is_open(session))
-        DLC_TRY(dlc_tensor_parallel_planning_open(session, tensor, &p));
+    if (is_open(session) || is_implied(session))
+        DLC_TRY(dlc_tensor_parallel_planning_open(session, is_implied(session), tensor,
+                                                  &p));
     dlc_status status = choose_all(&p);
     dlc_tensor_parallel_planning_close(&p);
     if (status == DLC_OK && session->rank == 0)
@@ -222,8 +223,9 @@ static dlc_status choose(dlc_session *session, dlc_tensor_parallel *tensor) {
 
 static dlc_status plan(dlc_axis *axis) {
     dlc_session *session = axis->session;
-    int demanded = count_layers(session, DLC_PARALLEL_TENSOR) > 0;
-    if (!demanded && !has_open_layers(session))
+    int demanded = count_layers(session, DLC_PARALLEL_TENSOR) > 0 ||
+                   is_implied(session);
+    if (session->mesh.tensor == 1 || (!demanded && !has_open_layers(session)))
         return DLC_OK;
     if (check_job(session) != DLC_OK) {
         if (demanded)
@@ -232,9 +234,6 @@ static dlc_status plan(dlc_axis *axis) {
             dlc_info("parallel = auto: no layer is split (%s)", dlc_detail());
         return DLC_OK;
     }
-    DLC_TRY(make_mesh(session));
-    if (session->mesh.tensor == 1)
-        return DLC_OK;
     dlc_tensor_parallel *tensor = dlc_alloc(1, sizeof *tensor);
     if (!tensor)
         return DLC_ERR_NOMEM;
@@ -244,10 +243,8 @@ static dlc_status plan(dlc_axis *axis) {
         return DLC_ERR_NOMEM;
     DLC_TRY(choose(session, tensor));
     axis->in_use = tensor->count > 0;
-    if (!axis->in_use) {
-        session->mesh.data *= session->mesh.tensor;
+    if (!axis->in_use)
         session->mesh.tensor = 1;
-    }
     return DLC_OK;
 }
 
@@ -272,16 +269,18 @@ static dlc_status connect_group(const dlc_session *session, const dlc_comm_args 
     return DLC_OK;
 }
 
-/* The reduction of divided parameters over the groups of a stage. */
+/* The reduction of divided parameters over the groups of a stage. Collective also for
+ * the stages that have only one. */
 static dlc_status connect_replicas(dlc_session *session, const dlc_comm_args *how,
                                    dlc_tensor_parallel *tensor) {
-    if (session->mesh.data == 1)
+    if (dlc_mesh_data(&session->mesh) == 1)
         return DLC_OK;
     DLC_TRY(dlc_process_group_open(session->job,
                                    dlc_mesh_data_group(&session->mesh, session->rank),
                                    &tensor->replicas));
     const dlc_comm_args args = dlc_process_group_args(&tensor->replicas, how);
-    DLC_TRY(dlc_comm_open(&args, &tensor->comm));
+    if (args.ranks > 1)
+        DLC_TRY(dlc_comm_open(&args, &tensor->comm));
     session->sharded.comm = tensor->comm;
     return dlc_process_group_finish(&tensor->replicas);
 }
@@ -328,9 +327,7 @@ static void part(const dlc_axis *axis, dlc_rank_part *part) {
     const dlc_session *session = axis->session;
     const dlc_tensor_parallel *tensor = axis->state;
     part->ranks = 1;
-    part->samples = session->mesh.pipeline == 1
-                        ? session->global_batch
-                        : tensor->first[session->mesh.tensor] * session->mesh.data;
+    part->samples = tensor->first[session->mesh.tensor];
     part->is_counted = session->rank >
                        dlc_mesh_stage_group(&session->mesh, session->rank).first;
     if (part->text)

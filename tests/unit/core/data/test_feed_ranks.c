@@ -168,6 +168,47 @@ START_TEST(testing) {
 }
 END_TEST
 
+/* Batches of 12 in two micro-batches of 6, of which a rank has the third and fourth
+ * sample. */
+START_TEST(micro_batches) {
+    struct dlc_source source = {.samples = 100};
+    dlc_feed_args args = numbered_args(&source, 4);
+    args.shuffle = 0;
+    args.batch = 12;
+    args.offset = 2;
+    args.run = 2;
+    args.stride = 6;
+    dlc_feed *feed = numbered_open(&args);
+    for (int32_t iteration = 0; iteration < 3; iteration++) {
+        const int32_t wanted[] = {2, 3, 8, 9};
+        dlc_batch batch = numbered_next(feed);
+        for (int32_t i = 0; i < 4; i++)
+            ck_assert_int_eq(batch.labels[i], 12 * iteration + wanted[i]);
+    }
+    dlc_feed_close(feed);
+}
+END_TEST
+
+/* Tests of 8 samples, 5 at a time, of which a rank has the last two. */
+START_TEST(parts_of_test_batches) {
+    const int32_t wanted[2][2] = {{3, 4}, {DLC_LABEL_NONE, DLC_LABEL_NONE}};
+    struct dlc_source source = {.samples = 8};
+    dlc_feed_args args = numbered_args(&source, 2);
+    args.test = 1;
+    args.offset = 3;
+    args.stride = 5;
+    dlc_feed *feed = numbered_open(&args);
+    ck_assert_int_eq(dlc_feed_batches(feed), 2);
+    for (int32_t i = 0; i < 4; i++) {
+        dlc_batch batch = numbered_next(feed);
+        ck_assert_int_eq(batch.iteration, i % 2);
+        ck_assert_int_eq(batch.samples, i % 2 ? 0 : 2);
+        ck_assert_mem_eq(batch.labels, wanted[i % 2], sizeof wanted[0]);
+    }
+    dlc_feed_close(feed);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("feed.shares");
     TCase *tcase = tcase_create("ranks");
@@ -176,6 +217,8 @@ int main(void) {
     tcase_add_test(tcase, epochs);
     tcase_add_test(tcase, plain_values);
     tcase_add_loop_test(tcase, testing, 0, 14);
+    tcase_add_test(tcase, micro_batches);
+    tcase_add_test(tcase, parts_of_test_batches);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -98,11 +98,15 @@ static void open_stage(const net_fixture *fixture, const dlc_net *outline,
                        stage *made) {
     memset(made, 0, sizeof *made);
     made->stages = (dlc_stages){
-        .stages = stages, .replicas = 1, .stage = s, .first = first};
+        .mesh = {.ranks = stages, .pipeline = stages, .tensor = 1},
+        .rank = s,
+        .stage = s,
+        .first = first};
     made->schedule = (dlc_schedule_1f1b){
         .stage = s, .stages = stages, .micro_batches = micro_batches};
     ok(dlc_boundary_tensors_find(&made->stages, fixture->graph, outline,
-                                 DLC_PHASE_TRAIN, &made->boundary));
+                                 DLC_PHASE_TRAIN, BATCH / micro_batches,
+                                 &made->boundary));
     dlc_net_args args = fixture->args;
     args.batch = BATCH / micro_batches;
     args.first = first[s];
@@ -175,7 +179,7 @@ static void enter(stage *it, int32_t k, int64_t each) {
 static double forward(stage *all, int32_t s, int32_t k, int64_t each) {
     stage *it = &all[s];
     for (int32_t i = 0; i < it->boundary.ins; i++) {
-        const stage *from = &all[it->boundary.in_rank[i]];
+        const stage *from = &all[it->boundary.source[i].part[0].rank];
         memcpy(it->in[k][i], from->out[k][find_out(from, it->boundary.in_id[i])],
                bytes_of(&it->boundary.in[i]));
     }
@@ -196,7 +200,7 @@ static void gather_gradients(stage *all, int32_t s, int32_t stages, int32_t k) {
     for (int32_t r = s + 1; r < stages; r++)
         for (int32_t i = 0; i < all[r].boundary.ins; i++) {
             const dlc_net_boundary *port = &all[r].boundary.in[i];
-            if (all[r].boundary.in_rank[i] != s || !port->gradient)
+            if (all[r].boundary.source[i].part[0].rank != s || !port->gradient)
                 continue;
             int32_t out = find_out(it, all[r].boundary.in_id[i]);
             size_t count = (size_t)dlc_shape_count(&port->shape);
@@ -224,7 +228,7 @@ static void backward(stage *all, int32_t s, int32_t stages, int32_t k, int64_t e
 /* Have all stages that send something to this one run micro-batch k forward? */
 static int has_inputs(const stage *all, int32_t s, int32_t k) {
     for (int32_t i = 0; i < all[s].boundary.ins; i++)
-        if (all[all[s].boundary.in_rank[i]].schedule.forward <= k)
+        if (all[all[s].boundary.source[i].part[0].rank].schedule.forward <= k)
             return 0;
     return 1;
 }
@@ -232,8 +236,8 @@ static int has_inputs(const stage *all, int32_t s, int32_t k) {
 static int has_gradients(const stage *all, int32_t s, int32_t stages, int32_t k) {
     for (int32_t r = s + 1; r < stages; r++)
         for (int32_t i = 0; i < all[r].boundary.ins; i++)
-            if (all[r].boundary.in_rank[i] == s && all[r].boundary.in[i].gradient &&
-                all[r].schedule.backward <= k)
+            if (all[r].boundary.source[i].part[0].rank == s &&
+                all[r].boundary.in[i].gradient && all[r].schedule.backward <= k)
                 return 0;
     return 1;
 }
@@ -380,8 +384,9 @@ START_TEST(memory_is_bounded) {
     args.batch = 1;
     ok(dlc_net_build(&args, &outline));
     dlc_boundary_tensors boundary = {0};
-    dlc_stages stages = {.stages = 2, .replicas = 1, .first = first};
-    ok(dlc_boundary_tensors_find(&stages, fixture.graph, outline, DLC_PHASE_TRAIN,
+    dlc_stages stages = {.mesh = {.ranks = 2, .pipeline = 2, .tensor = 1},
+                         .first = first};
+    ok(dlc_boundary_tensors_find(&stages, fixture.graph, outline, DLC_PHASE_TRAIN, 1,
                                  &boundary));
     args = fixture.args;
     args.batch = 1;
@@ -405,6 +410,49 @@ START_TEST(memory_is_bounded) {
 }
 END_TEST
 
+/* The boundary of a rank in a job of three ranks that have the first stage, and two
+ * that have the second, with 8 samples: 2, 3, 3 and 4, 4 of them. */
+static void check_parts(int32_t rank, int32_t rows, const dlc_boundary_part *wanted,
+                        int32_t parts) {
+    static const int32_t stage_ranks[] = {3, 2};
+    net_fixture fixture;
+    (void)run_whole(&fixture);
+    int32_t first[] = {0, 8, fixture.graph->layers};
+    dlc_net *outline = NULL;
+    dlc_net_args args = fixture.args;
+    args.outline = 1;
+    args.batch = rows;
+    ok(dlc_net_build(&args, &outline));
+    dlc_boundary_tensors boundary = {0};
+    dlc_stages stages = {
+        .mesh = {.ranks = 5, .pipeline = 2, .tensor = 1, .stage_ranks = stage_ranks},
+        .rank = rank,
+        .stage = rank >= 3,
+        .first = first};
+    ok(dlc_boundary_tensors_find(&stages, fixture.graph, outline, DLC_PHASE_TRAIN, 8,
+                                 &boundary));
+    ck_assert_int_eq(boundary.rows, rows);
+    ck_assert_int_gt(boundary.ins + boundary.outs, 0);
+    const dlc_boundary_peers *peers = rank < 3 ? boundary.reader[0] : boundary.source;
+    ck_assert_int_eq(peers->parts, parts);
+    for (int32_t i = 0; i < parts; i++) {
+        ck_assert_int_eq(peers->part[i].rank, wanted[i].rank);
+        ck_assert_int_eq(peers->part[i].row, wanted[i].row);
+        ck_assert_int_eq(peers->part[i].rows, wanted[i].rows);
+    }
+    dlc_boundary_tensors_free(&boundary);
+    dlc_net_free(outline);
+    fixture_close(&fixture);
+}
+
+START_TEST(stages_of_unequal_ranks_split_tensors) {
+    check_parts(0, 2, (const dlc_boundary_part[]){{3, 0, 2}}, 1);
+    check_parts(1, 3, (const dlc_boundary_part[]){{3, 0, 2}, {4, 2, 1}}, 2);
+    check_parts(3, 4, (const dlc_boundary_part[]){{0, 0, 2}, {1, 2, 2}}, 2);
+    check_parts(4, 4, (const dlc_boundary_part[]){{1, 0, 1}, {2, 1, 3}}, 2);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("stage nets");
     TCase *cases = tcase_create("stage nets");
@@ -413,6 +461,7 @@ int main(void) {
     tcase_add_test(cases, any_two_stages);
     tcase_add_loop_test(cases, more_stages, 0, 4);
     tcase_add_test(cases, memory_is_bounded);
+    tcase_add_test(cases, stages_of_unequal_ranks_split_tensors);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
