@@ -173,14 +173,24 @@ static dlc_status share_arenas(dlc_session *session, dlc_net *net, int with_solv
     return DLC_OK;
 }
 
+/* Over the whole job: the communicator may be that of a pipeline stage. */
+static dlc_status share_loss_scale(const dlc_session *session) {
+    const dlc_device_ops *ops = session->device_ops;
+    dlc_loss_scale value;
+    if (!session->loss_scale.base)
+        return DLC_OK;
+    DLC_TRY(dlc_loss_scale_read(ops, session->device, &session->loss_scale, &value));
+    DLC_TRY(dlc_job_broadcast(session->job, 0, &value, sizeof value));
+    return dlc_loss_scale_write(ops, session->device, &session->loss_scale, &value);
+}
+
 /* Broadcasts what rank 0 has read. */
 static dlc_status share_state(dlc_session *session, dlc_net *net, int with_solver) {
     if (session->ranks == 1)
         return DLC_OK;
     DLC_TRY(share_arenas(session, net, with_solver));
-    if (with_solver && session->loss_scale.base)
-        DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0,
-                                   session->loss_scale.base, sizeof(dlc_loss_scale)));
+    if (with_solver)
+        DLC_TRY(share_loss_scale(session));
     if (with_solver)
         DLC_TRY(dlc_job_broadcast(session->job, 0, &session->solver.plateau,
                                   sizeof session->solver.plateau));

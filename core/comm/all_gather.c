@@ -9,12 +9,12 @@ dlc_status dlc_gather_blocks(const dlc_gather_group *group, void *blocks,
         size_t length = (size_t)more * bytes;
         const dlc_transfer transfer[] = {
             {.peer = group->first + (me + have) % ranks,
-             .tag = dlc_tag_of(DLC_TAG_LAYER_GROUP, 0),
+             .tag = dlc_tag_of(group->tag, 0),
              .to = (char *)blocks + (size_t)have * bytes,
              .bytes = length,
              .pending = group->pending},
             {.peer = group->first + (me - have + ranks) % ranks,
-             .tag = dlc_tag_of(DLC_TAG_LAYER_GROUP, 0),
+             .tag = dlc_tag_of(group->tag, 0),
              .from = blocks,
              .bytes = length,
              .pending = group->pending}};

@@ -17,6 +17,7 @@
     ROW(STAGE_TENSOR, 32768, "the pipeline's: boundary tensors; tensor, micro-batch") \
     ROW(SHARD, 1, "the pipeline's or the reshards': checkpoint shards; 0") \
     ROW(LAYER_GROUP, 1, "the pipeline's, or its own: what layers gather; 0") \
+    ROW(NORMS, 1, "the pipeline's or the reshards': squares of norms; 0") \
     ROW(RESHARD, 1, "the reshards': parts of tensors; 0") \
     ROW(CHUNK_GATHER, 1, "the batch chunks': inputs; chunk") \
     ROW(CHUNK_REDUCE, 1, "the batch chunks': gradients of inputs; chunk") \

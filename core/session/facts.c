@@ -22,20 +22,19 @@ int dlc_session_may_shard(const dlc_session *session) {
     return dlc_session_allows(session, DLC_ALLOW_SHARDS);
 }
 
-/* Is no weight updated before all gradients are reduced? Gradients that may overflow
- * must be checked as a whole. */
-static int needs_all_gradients(const dlc_session *session) {
+/* Gradients that may overflow must be checked as a whole. */
+int dlc_session_needs_all_gradients(const dlc_session *session) {
     return session->loss_scale.base || dlc_solver_needs_whole_tensors(&session->solver);
 }
 
 int dlc_session_may_fuse(const dlc_session *session) {
-    return dlc_session_may_shard(session) && !needs_all_gradients(session);
+    return dlc_session_may_shard(session) && !dlc_session_needs_all_gradients(session);
 }
 
 int dlc_session_may_defer(const dlc_session *session) {
     return session->needs.deferred_update &&
            dlc_session_allows(session, DLC_ALLOW_OVERLAP) &&
-           !needs_all_gradients(session);
+           !dlc_session_needs_all_gradients(session);
 }
 
 int64_t dlc_session_samples(const dlc_session *session) {

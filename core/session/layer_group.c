@@ -30,6 +30,7 @@ static dlc_status gather_by_messages(dlc_session *session, char *values, size_t 
     const dlc_device_ops *ops = session->device_ops;
     size_t rank = (size_t)group->table.rank, ranks = (size_t)group->table.ranks;
     const dlc_gather_group members = {.engine = group->engine,
+                                      .tag = DLC_TAG_LAYER_GROUP,
                                       .first = group->first,
                                       .rank = group->table.rank,
                                       .ranks = group->table.ranks,

@@ -44,7 +44,7 @@ static uint64_t solver_bytes(const dlc_session *session) {
     uint64_t own = dlc_net_arenas(session->net)->count;
     uint64_t split = dlc_net_sharded_arenas(session->net)->count;
     uint64_t norms = dlc_solver_needs_whole_tensors(&session->solver)
-                         ? own / DLC_SQUARE_PIECE * sizeof(double)
+                         ? (own + split) / DLC_SQUARE_PIECE * sizeof(double)
                          : 0;
     if (dlc_session_may_shard(session) && shards_of(session) > 1 &&
         dlc_settings_is(session->setup->transport_settings, "shard_optimizer", "yes"))

@@ -73,6 +73,7 @@ static dlc_status open_updater(dlc_session *session) {
                                 .segment = arenas->segment,
                                 .segments = arenas->segments,
                                 .count = arenas->count - arenas->control_words,
+                                .peers = &session->model_norms.shared,
                                 .values_at = values_at(session),
                                 .loss_scale = session->loss_scale.base};
     return dlc_solver_updater_open(&target, &session->updater);

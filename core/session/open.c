@@ -13,6 +13,7 @@
 #include "session/feeds.h"
 #include "session/loss_scale.h"
 #include "session/model.h"
+#include "session/model_norms.h"
 #include "session/nets.h"
 
 /* ---- Device and batch -------------------------------------------------------- */
@@ -297,6 +298,7 @@ static dlc_status open_train(const dlc_axis_ops *const *axes, dlc_session *sessi
 dlc_status dlc_session_start(dlc_session *session) {
     DLC_EACH_AXIS(session, axis, start)
     DLC_TRY(axis->ops->start(axis));
+    DLC_TRY(dlc_model_norms_open(session));
     DLC_TRY(dlc_sharded_start(session));
     return aside(session, dlc_session_open_model);
 }
@@ -356,6 +358,7 @@ static void close_work(dlc_session *session) {
     dlc_layer_group_close(session); /* before the exchanger waits for the queue */
     dlc_exchanger_close(session->exchanger);
     disconnect_axes(session);
+    dlc_model_norms_close(session);
     dlc_connection_close(&session->connection);
     dlc_free(session->bucket_begin);
     dlc_nets_free(session);

@@ -65,8 +65,17 @@ typedef struct dlc_session {
     } full_state; /* see full_state.h */
     dlc_ema ema;  /* of `slot` (session/ema.h) */
     dlc_sharded sharded;
-    struct dlc_shards *shards;         /* NULL: every rank has all parameters */
-    struct dlc_run_folder *run_folder; /* of its checkpoints; NULL: there are none */
+    struct {
+        /* Of all ranks, and of those that divide layers with this one, set by axes;
+         * NULL: each rank has the whole model, or no layer is divided. */
+        dlc_progress_engine *all, *rows;
+        dlc_norm_peers shared, sharded; /* for the two arenas of parameters */
+        dlc_memory numbers;             /* own; staging: a row of each rank, the sum */
+        dlc_memory square;              /* own */
+        int32_t pending;                /* transfers */
+    } model_norms;                      /* see model_norms.h */
+    struct dlc_shards *shards;          /* NULL: every rank has all parameters */
+    struct dlc_run_folder *run_folder;  /* of its checkpoints; NULL: there are none */
     const dlc_lr_schedule *resumed_schedule; /* of the run that is resumed, or NULL */
     /* Own; the consistency model's bytes from a checkpoint, until it is started; NULL.
      */
@@ -121,6 +130,8 @@ dlc_queue *dlc_session_async_queue(const dlc_session *session);
 
 /* Does no axis in use rule out `what`, one of DLC_ALLOW_*? */
 int dlc_session_allows(const dlc_session *session, unsigned what);
+/* Is no weight updated before all gradients are reduced, because updates need norms? */
+int dlc_session_needs_all_gradients(const dlc_session *session);
 /* May each rank update a shard of the weights? In one pass with the reduction? May the
  * update of a bucket be deferred, with this solver? */
 int dlc_session_may_shard(const dlc_session *session);

@@ -32,7 +32,9 @@ dlc_status dlc_sharded_start(dlc_session *session) {
                                 .queue = session->queue,
                                 .segment = arenas->segment,
                                 .segments = arenas->segments,
-                                .count = arenas->count};
+                                .count = arenas->count,
+                                .peers = &session->model_norms.sharded,
+                                .loss_scale = session->loss_scale.base};
     float *slots[DLC_MAX_SLOTS] = {0};
     if (!arenas->count)
         return DLC_OK;

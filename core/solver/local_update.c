@@ -71,3 +71,10 @@ dlc_status dlc_local_update_finish(const dlc_local_update *update, int64_t itera
     return update->model ? dlc_synchronous_ops.finish(update->model, iteration)
                          : DLC_OK;
 }
+
+dlc_status dlc_local_update_gradient_square(const dlc_local_update *update,
+                                            const double **square) {
+    *square = NULL;
+    return update->model ? dlc_synchronous_gradient_square(update->model, square)
+                         : DLC_OK;
+}

@@ -34,4 +34,9 @@ dlc_status dlc_local_update_ready(const dlc_local_update *update, int64_t iterat
                                   int32_t micro_batch);
 dlc_status dlc_local_update_finish(const dlc_local_update *update, int64_t iteration);
 
+/* Between the two, where updates need norms: the squared norm of the gradients, in
+ * device memory; NULL if `update` is not open. */
+dlc_status dlc_local_update_gradient_square(const dlc_local_update *update,
+                                            const double **square);
+
 #endif

@@ -1,5 +1,5 @@
 /* Sums of squares over the pieces of this rank's shards, gathered from all ranks and
- * added up by the device. */
+ * added up by the device; then what other parts of the model have. */
 #include "solver/norms.h"
 
 #include <math.h>
@@ -10,8 +10,14 @@ static int takes_tensor_norms(const dlc_update_target *target) {
     return target->solver->needs.norms != DLC_NORMS_NONE;
 }
 
+static const double *square_elsewhere(const dlc_update_target *target) {
+    return target->peers ? target->peers->square : NULL;
+}
+
+/* Is the norm of the model's gradient to be measured, with this arena? */
 static int takes_whole_norm(const dlc_update_target *target) {
-    return target->loss_scale != NULL || target->solver->clip_norm > 0;
+    return (target->loss_scale || target->solver->clip_norm > 0) &&
+           !square_elsewhere(target);
 }
 
 int dlc_norms_are_needed(const dlc_update_target *target) {
@@ -35,6 +41,9 @@ dlc_status dlc_norms_open(const dlc_update_target *target, dlc_norms *norms) {
     DLC_TRY(target->device_ops->alloc(target->device, numbers * sizeof(double), 0,
                                       &norms->memory));
     norms->sums = norms->memory.base;
+    /* Nobody takes the norms of tensors that are not updated, but peers add them. */
+    DLC_TRY(target->device_ops->fill(target->device, NULL, norms->sums, 0,
+                                     numbers * sizeof(double)));
     norms->gradient = norms->sums + pieces(target->count);
     norms->weight = tensors ? norms->gradient + 1 : NULL;
     norms->norm = tensors ? norms->weight + tensors : NULL;
@@ -106,19 +115,21 @@ static dlc_status add_tensors(const dlc_update_target *target, const dlc_norms *
                 target->device, target->queue, pieces(segment->count),
                 norms->sums + segment->offset / DLC_SQUARE_PIECE, total + s));
     }
-    return DLC_OK;
+    const dlc_norm_peers *peers = target->peers;
+    return peers && peers->sum_rows
+               ? peers->sum_rows(peers->context, total, target->segments)
+               : DLC_OK;
 }
 
 /* ---- The gradient ---------------------------------------------------------------- */
 
 /* With a queue nobody waits for the norm: the loss of the next iteration shows it. */
-static dlc_status check_finite(const dlc_update_target *target, const dlc_norms *norms,
+static dlc_status check_finite(const dlc_update_target *target, const double *at,
                                int64_t iteration) {
     double square = 0;
     if (target->queue || target->loss_scale)
         return DLC_OK;
-    DLC_TRY(target->device_ops->copy(target->device, NULL, &square, norms->gradient,
-                                     sizeof square));
+    DLC_TRY(target->device_ops->copy(target->device, NULL, &square, at, sizeof square));
     if (isfinite(square))
         return DLC_OK;
     return dlc_fail(DLC_ERR_DIVERGED,
@@ -128,35 +139,58 @@ static dlc_status check_finite(const dlc_update_target *target, const dlc_norms 
                     dlc_solver_learning_rate(target->solver, iteration));
 }
 
-static dlc_status clip(const dlc_update_target *target, const dlc_norms *norms,
+static dlc_status clip(const dlc_update_target *target, const double *square,
                        int64_t iteration, dlc_update *update) {
     if (target->solver->clip_norm <= 0)
         return DLC_OK;
-    update->gradient_square = norms->gradient;
+    update->gradient_square = square;
     update->clip_norm = (float)target->solver->clip_norm;
-    return check_finite(target, norms, iteration);
+    return check_finite(target, square, iteration);
+}
+
+static dlc_status total_gradient(const dlc_update_target *target,
+                                 const dlc_norms *norms) {
+    return target->device_ops->total(target->device, target->queue,
+                                     pieces(target->count), norms->sums,
+                                     norms->gradient);
+}
+
+dlc_status dlc_norms_of_gradient(const dlc_update_target *target,
+                                 const dlc_exchange *exchange,
+                                 const dlc_update_arenas *arenas,
+                                 const dlc_norms *norms) {
+    DLC_TRY(sum_arena(target, exchange, norms, arenas->gradients, 0));
+    return total_gradient(target, norms);
+}
+
+/* The norm of the model's gradient, once the sums of this arena are taken. */
+static dlc_status measure_model(const dlc_update_target *target,
+                                const dlc_norms *norms) {
+    enum { PATIENCE = 2000 }; /* Micikevicius et al. 2018 */
+    const dlc_device_ops *ops = target->device_ops;
+    const dlc_norm_peers *peers = target->peers;
+    DLC_TRY(total_gradient(target, norms));
+    if (peers && peers->sum_model)
+        DLC_TRY(peers->sum_model(peers->context, norms->gradient));
+    return target->loss_scale
+               ? ops->update_loss_scale(target->device, target->queue, norms->gradient,
+                                        PATIENCE, target->loss_scale)
+               : DLC_OK;
 }
 
 static dlc_status measure_gradient(const dlc_update_target *target,
                                    const dlc_exchange *exchange,
                                    const dlc_update_arenas *arenas, int64_t iteration,
                                    const dlc_norms *norms, dlc_update *update) {
-    enum { PATIENCE = 2000 }; /* Micikevicius et al. 2018 */
-    const dlc_device_ops *ops = target->device_ops;
+    const double *elsewhere = square_elsewhere(target);
     int of_tensors = target->solver->needs.norms == DLC_NORMS_GRADIENT;
-    if (!takes_whole_norm(target) && !of_tensors)
-        return DLC_OK;
-    DLC_TRY(sum_arena(target, exchange, norms, arenas->gradients, 0));
+    if (takes_whole_norm(target) || of_tensors)
+        DLC_TRY(sum_arena(target, exchange, norms, arenas->gradients, 0));
     if (of_tensors)
         DLC_TRY(add_tensors(target, norms, norms->norm));
-    if (!takes_whole_norm(target))
-        return DLC_OK;
-    DLC_TRY(ops->total(target->device, target->queue, pieces(target->count),
-                       norms->sums, norms->gradient));
-    if (target->loss_scale)
-        DLC_TRY(ops->update_loss_scale(target->device, target->queue, norms->gradient,
-                                       PATIENCE, target->loss_scale));
-    return clip(target, norms, iteration, update);
+    if (takes_whole_norm(target))
+        DLC_TRY(measure_model(target, norms));
+    return clip(target, elsewhere ? elsewhere : norms->gradient, iteration, update);
 }
 
 /* ---- Tensors --------------------------------------------------------------------- */

@@ -43,6 +43,12 @@ dlc_status dlc_update_run(const dlc_update_target *target,
                           const dlc_update_arenas *arenas, const dlc_param_range *range,
                           const dlc_norms *norms, const dlc_update *update);
 
+/* Leaves the squared norm of the arena's gradient in norms->gradient. */
+dlc_status dlc_norms_of_gradient(const dlc_update_target *target,
+                                 const dlc_exchange *exchange,
+                                 const dlc_update_arenas *arenas,
+                                 const dlc_norms *norms);
+
 /* Takes the norms of an iteration: adapts the loss scale, lets `update` clip, and runs
  * the rule's direction on the ranges. With sharded updates `exchange` gathers sums;
  * NULL if there is no exchange. DLC_ERR_DIVERGED if a gradient is not finite and the

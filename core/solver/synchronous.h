@@ -5,7 +5,7 @@
  * are updated as soon as it is complete, while later buckets are still in flight; or,
  * with sharded updates, each rank updates its shard and the weights are gathered.
  * Clipping by norm, loss scaling and rules that take norms must see whole tensors first
- * (full_gradient.h). */
+ * (norms.h). */
 #ifndef DLC_SOLVER_SYNCHRONOUS_H
 #define DLC_SOLVER_SYNCHRONOUS_H
 
@@ -15,5 +15,10 @@
  * core's (updater.h), and needs no settings. */
 extern const dlc_feature dlc_synchronous_feature;
 extern const dlc_consistency_ops dlc_synchronous_ops;
+
+/* Once all buckets are ready: waits for their reduction; *square is then the squared
+ * norm of the arena's gradient, in device memory. Only where updates need norms. */
+dlc_status dlc_synchronous_gradient_square(const dlc_consistency *model,
+                                           const double **square);
 
 #endif

@@ -8,6 +8,21 @@
 #include "solver/ranges.h"
 #include "solver/solver.h"
 
+/* Where the arena is not the whole model: what makes norms of parts of it those of the
+ * whole. The numbers are in device memory. Calls are collective over the ranks that
+ * have the other parts; what they change is there for later work on the queue. Zeroed:
+ * there are no other parts. */
+typedef struct dlc_norm_peers {
+    void *context; /* the first argument of the calls */
+    /* *square, the squared norm of the arena's gradient, becomes that of the model's.
+     */
+    dlc_status (*sum_model)(void *context, double *square);
+    /* The squared norms of `count` tensors of which the arena has rows become those of
+     * whole tensors. NULL: it has all rows. */
+    dlc_status (*sum_rows)(void *context, double *squares, int32_t count);
+    const double *square; /* that of the model, measured with another arena; or NULL */
+} dlc_norm_peers;
+
 /* What is updated, and by what. */
 typedef struct dlc_update_target {
     const dlc_solver *solver; /* with its schedule; must outlive the updater */
@@ -17,7 +32,8 @@ typedef struct dlc_update_target {
 
     const dlc_segment *segment; /* ascending; must outlive the updater */
     int32_t segments;
-    size_t count; /* elements of the arena without control words */
+    size_t count;                /* elements of the arena without control words */
+    const dlc_norm_peers *peers; /* must outlive the updater; NULL: none */
 
     /* Values in device memory, read when the queue gets there; NULL: none. */
 

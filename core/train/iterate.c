@@ -214,14 +214,11 @@ static dlc_status reduce(dlc_iterate *iterate) {
     return has ? mark_ready(iterate, dlc_net_arenas(session->net)->count) : DLC_OK;
 }
 
-/* Updates all weights; or, if updates are deferred, only the bucket with the control
- * words: a rank without samples needs no weights that would wait for the others, unless
- * collective layers keep it in step with them. */
-static dlc_status update(dlc_iterate *iterate) {
-    dlc_session *session = iterate->session;
+/* Updates the weights that all ranks share; or, if updates are deferred, only the
+ * bucket with the control words: a rank without samples needs no weights that would
+ * wait for the others, unless collective layers keep it in step with them. */
+static dlc_status update_shared(dlc_session *session) {
     size_t count = dlc_net_arenas(session->net)->count;
-    dlc_job_activity(session->job, "update", NULL, 0);
-    DLC_TRY(dlc_sharded_finish(session));
     if (!session->deferred_update) {
         DLC_TRY(
             session->consistency_ops->finish(session->consistency, session->iteration));
@@ -231,6 +228,18 @@ static dlc_status update(dlc_iterate *iterate) {
     int waits = is_server(session) && !dlc_net_collective_layer(session->net);
     return waits ? dlc_updates_finish(&session->updates)
                  : dlc_updates_need(&session->updates, count - 1, count);
+}
+
+/* Rows of split layers are updated while the last buckets are being reduced, or, if
+ * updates need norms, after these have been taken of all gradients. */
+static dlc_status update(const dlc_iterate *iterate) {
+    dlc_session *session = iterate->session;
+    int norms = dlc_session_needs_all_gradients(session);
+    dlc_job_activity(session->job, "update", NULL, 0);
+    if (!norms)
+        DLC_TRY(dlc_sharded_finish(session));
+    DLC_TRY(update_shared(session));
+    return norms ? dlc_sharded_finish(session) : DLC_OK;
 }
 
 /* Does the work that is left of the schedule. */

@@ -141,6 +141,10 @@ static const struct {
     {RUN "[parallel]\nranks = 4\npipeline = ip1\n",
      {"--transport=host-staged", "--set=solver.accumulation_steps=2"},
      0},
+    {RUN "[parallel]\nranks = 2\npipeline = ip1\nmicro_batches = 1\n", {NULL}, 0},
+    {RUN "[parallel]\nranks = 2\n",
+     {"--set=ip1.parallel=tensor", "--set=solver.clip_gradients=0.5"},
+     0},
 };
 
 START_TEST(every_setting_is_the_cpus) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests combinations of features: gradient accumulation, uneven ranks, running averages,
-clipping, loss scales, stages, each with checkpoints. Most results are compared with those
+clipping, loss scales, models divided over the ranks, each with checkpoints. Most results are compared with those
 of another run that must give bitwise identical, or equal, numbers."""
 
 import array
@@ -68,6 +68,23 @@ first = 1000
 batch = 32
 scale = 0.00390625
 """
+
+SHARDED = "--set=transport.shard_optimizer=yes"
+STAGES = ["--ranks=2", "--set=parallel.pipeline=ip1"]
+TENSOR = ["--scaling=strong", "--set=ip1.parallel=tensor",
+          "--set=parallel.tensor_schedule=whole_batch"]
+# Models that no rank has all of. A batch is that of one rank, and nothing is decided by
+# measurements.
+DIVIDED = [STAGES, ["--ranks=2", *TENSOR],
+           ["--ranks=4", "--scaling=strong", "--set=parallel.pipeline=ip1", SHARDED],
+           ["--ranks=4", *TENSOR, "--set=parallel.tensor=2"],
+           ["--ranks=4", *TENSOR, "--set=parallel.pipeline=ip1", "--set=ip2.parallel=tensor"]]
+
+# Updates that need norms: of the model's gradient, of each tensor, of both.
+NORMS = [["--set=solver.clip_gradients=0.05"],
+         ["--solver=lars", "--set=solver.trust_coefficient=0.1"],
+         ["--solver=lamb", "--set=solver.learning_rate=0.01",
+          "--set=solver.clip_gradients=0.05"]]
 
 # Tolerance for another order of sums, relative to the largest number.
 ROUNDING = 1e-5
@@ -157,6 +174,41 @@ class Combinations(unittest.TestCase):
                                             *more)[0]
                 self.assertNotEqual(tensors_digest(clipped), tensors_digest(loose))
 
+    def test_norms_of_divided_models(self):
+        """Those of one rank, up to the order of sums."""
+        text = NET.replace("type = batch_norm\nmomentum = 0.75", "type = scale")
+        net = self.write(text.replace("momentum = 0.9\n", ""))
+        for solver in NORMS:
+            whole = self.train(net, 8, *solver)
+            for more in DIVIDED:
+                with self.subTest(solver + more):
+                    divided = self.train(net, 8, *solver, *more)
+                    self.assertAlmostEqual(divided[0]["training_loss"],
+                                           whole[0]["training_loss"], delta=1e-5)
+                    self.check_near(read_tensors(whole[1]), read_tensors(divided[1]), 1e-4)
+
+    def test_divided_models_and_saving(self):
+        net = self.write(NET.replace("type = batch_norm\nmomentum = 0.75", "type = scale").
+                         replace("momentum = 0.9\n", ""))
+        for number, more in enumerate(DIVIDED):
+            with self.subTest(more):
+                self.check_saving(net, *NORMS[number % len(NORMS)], *more)
+
+    def test_stages_to_the_bit(self):
+        """With whole batches, and layers that use plain layouts, the sums are those of one
+        rank, in the same order."""
+        net = self.write(NET.replace(
+            "type = convolution\nnum_output = 6\nkernel_size = 3\nstride = 2",
+            "type = inner_product\nnum_output = 20").replace("momentum = 0.9\n", ""))
+        for solver in NORMS:
+            whole = self.train(net, 8, *solver)[1]
+            for cut in ("ip1", "ip1,ip2"):
+                with self.subTest(solver, cut=cut):
+                    stages = self.train(net, 8, *solver, f"--ranks={2 + cut.count(',')}",
+                                        f"--set=parallel.pipeline={cut}",
+                                        "--set=parallel.micro_batches=1")[1]
+                    self.assertEqual(tensors_digest(stages), tensors_digest(whole))
+
     def test_accumulation_is_a_larger_batch(self):
         """For nets without layers that depend on the batch as a whole."""
         text = NET.replace("type = batch_norm\nmomentum = 0.75", "type = scale")
@@ -245,22 +297,27 @@ class Combinations(unittest.TestCase):
         async_device = {"DLCORE_PLUGIN_PATH": str(ASYNC_PLUGINS)}
         # The gradient of the first layer's weight, which does not change, is close to the
         # largest float16 number.
-        net = self.write(NET.replace("scale = 0.00390625", "scale = 1e27").replace(
+        text = NET.replace("type = batch_norm\nmomentum = 0.75", "type = scale")
+        net = self.write(text.replace("scale = 0.00390625", "scale = 1e27").replace(
             "learning_rate = 0.05", "learning_rate = 5e-8").replace(
             "type = softmax_loss", "type = softmax_loss\nloss_weight = 1e6").replace(
             "[conv1]", "[huge]\ntype = scale\nscale_filler = constant(4e-30)\n"
             "scale_lr_mult = 0\n[conv1]"))
-        for ranks in (1, 2):
-            with self.subTest(ranks):
+        ends = {}
+        for more in ([], ["--ranks=2"], *DIVIDED):
+            with self.subTest(more):
                 rare, third, rest = self.check_saving(
-                    net, f"--ranks={ranks}", "--set=train.device=async",
-                    "--set=train.precision=fp16", **async_device)
+                    net, "--set=train.device=async", "--set=train.precision=fp16", *more,
+                    **async_device)
                 scale, good, skipped = self.loss_scale(third)
                 self.assertLess(scale, 65536)
                 self.assertGreater(skipped, 0)
                 self.assertLess(good + skipped, 4)
                 self.assertGreaterEqual(self.loss_scale(rare)[2], skipped)
                 self.assertEqual(self.loss_scale(rare), self.loss_scale(rest))
+                ends[" ".join(more)] = self.loss_scale(rare)
+                if more in DIVIDED:  # all ranks skip what one would
+                    self.assertEqual(ends[" ".join(more)], ends[""])
 
     def test_dropout_and_accumulation_in_a_pipeline(self):
         """Dropout drops the same outputs of a sample whatever its stage, rank, pass and

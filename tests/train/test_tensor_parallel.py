@@ -272,7 +272,7 @@ class Split(unittest.TestCase):
         # A layer that cannot be split stays whole, with a reason, and so does a net.
         self.train(2, *layers, "--set=conv1.group=2", iterations=1)
         self.assertRegex(self.log, "layer 'conv1' is not split .*group = 2 cannot be split")
-        self.train(2, *layers, "--set=solver.clip_gradients=5", iterations=1)
+        self.train(2, *layers, "--set=parallel.batch_split=auto", iterations=1)
         self.assertIn("no layer is split", self.log)
 
     def test_resume_in_every_layout(self):
@@ -301,8 +301,6 @@ class Split(unittest.TestCase):
                      "--set=ip1.num_output=3", *model(["ip1"]))
         self.refused(2, "group = 2 cannot be split", "--set=conv1.group=2",
                      *model(["conv1"]))
-        self.refused(2, "needs whole tensors on one rank",
-                     "--set=solver.clip_gradients=1", *model(["ip1"]))
         self.refused(2, "layers of type 'pooling' do not support it",
                      *model(["pool1"]))
 

@@ -89,6 +89,7 @@ static dlc_status connect(dlc_axis *axis) {
     const dlc_comm_args *how = &session->connection.how;
     dlc_comm *comm = NULL;
     DLC_TRY(dlc_progress_engine_connect(how, 0, &pipeline->engine));
+    session->model_norms.all = pipeline->engine;
     DLC_TRY(dlc_process_group_open(session->job,
                                    dlc_mesh_stage_group(&session->mesh, session->rank),
                                    &pipeline->group));

@@ -22,22 +22,12 @@ static dlc_status check_job(const dlc_session *session) {
             "%s: consistency '%s' lets ranks be ahead of each other, which stages "
             "cannot be; set [consistency] type = synchronous, or remove stages",
             where, setup->consistency->name);
-    if (session->solver.clip_norm > 0)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "%s: clip_gradients needs all gradients on one rank, and no "
-                        "stage has all; remove it, use clip_value, or remove stages",
-                        where);
     if (setup->batch_split.is_auto || setup->batch_split.proportions)
         return dlc_fail(
             DLC_ERR_CONFIG,
             "%s: [parallel] batch_split other than equal does not work with "
             "stages; remove one of them",
             where);
-    if (dlc_settings_is(setup->train_settings, "precision", "fp16"))
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "%s: fp16 scales all gradients alike, and no stage "
-                        "has all; set [train] precision = bf16, or remove stages",
-                        where);
     return DLC_OK;
 }
 

@@ -22,15 +22,6 @@ static dlc_status check_job(const dlc_session *session) {
             "consistency '%s' lets ranks be ahead of each other, which ranks that "
             "split a layer cannot be; set parallel = data",
             session->setup->consistency->name);
-    if (dlc_solver_needs_whole_tensors(&session->solver))
-        return dlc_fail(
-            DLC_ERR_CONFIG,
-            "solver '%s' needs whole tensors on one rank for %s, and of split layers no "
-            "rank has all; set parallel = data, or use another setting or solver",
-            session->solver.name, dlc_solver_whole_reason(&session->solver));
-    if (dlc_setup_precision(session->setup) == DLC_F16)
-        return dlc_fail(DLC_ERR_CONFIG, "layers cannot be split with fp16; set "
-                                        "[train] precision = bf16, or parallel = data");
     if (session->setup->batch_split.is_auto)
         return dlc_fail(
             DLC_ERR_CONFIG,
@@ -296,6 +287,10 @@ static dlc_status connect(dlc_axis *axis) {
     DLC_TRY(dlc_process_group_finish(&tensor->group));
     if (session->mesh.tensor < session->ranks && session->mesh.pipeline == 1)
         DLC_TRY(dlc_progress_engine_connect(how, 0, &tensor->world_engine));
+    session->model_norms.rows = tensor->engine;
+    if (session->mesh.pipeline == 1)
+        session->model_norms.all = tensor->world_engine ? tensor->world_engine
+                                                        : tensor->engine;
     return connect_replicas(session, how, tensor);
 }
 
