@@ -17,6 +17,7 @@ BIN = os.environ["DLCORE_BIN"]
 
 # Two slots, and an average of the weights.
 ADAM = ("--solver=adam", "--set=solver.ema=0.75")
+LAMB = ("--solver=lamb", "--set=solver.clip_gradients=0.05")
 
 # 4 million weights, 16 MB an arena.
 LARGE = """[net]
@@ -75,21 +76,26 @@ class ShardedState(unittest.TestCase):
 
     def test_beside_other_modes(self):
         """Shards of the stages of a pipeline, of the layers that are not split over the
-        ranks, and where samples are split unequally."""
-        for ranks, mode in ((4, "--set=parallel.pipeline=ip1"), (2, "--set=ip1.parallel=tensor"),
-                            (3, "--set=parallel.batch_split=5,0,2")):
+        ranks, and where samples are split unequally; also of updates that need norms."""
+        stages, uneven = "--set=parallel.pipeline=ip1", "--set=parallel.batch_split="
+        for ranks, *mode in ((4, stages, *ADAM), (4, stages, *LAMB),
+                             (2, "--set=ip1.parallel=tensor", *ADAM),
+                             (2, "--set=ip1.parallel=tensor", *LAMB),
+                             (3, uneven + "5,0,2", *ADAM)):
             with self.subTest(mode):
-                whole = self.train(*ADAM, WHOLE_UPDATES, mode, ranks=ranks)
-                self.assertEqual(tensors_digest(self.train(*ADAM, SHARDED, mode, ranks=ranks)),
+                whole = self.train(WHOLE_UPDATES, *mode, ranks=ranks)
+                self.assertEqual(tensors_digest(self.train(SHARDED, *mode, ranks=ranks)),
                                  tensors_digest(whole))
-                half = self.train(*ADAM, SHARDED, mode, ranks=ranks, iterations=3)
-                end = self.train(*ADAM, SHARDED, mode, f"--resume={half}", ranks=ranks)
+                half = self.train(SHARDED, *mode, ranks=ranks, iterations=3)
+                end = self.train(SHARDED, *mode, f"--resume={half}", ranks=ranks)
                 self.assertEqual(tensors_digest(end), tensors_digest(whole))
 
-    def memory(self, how):
-        done = subprocess.run([BIN, "check", str(self.net), "--json", "--ranks=4", how],
+    def memory(self, *how):
+        """Planned of the solver, on the ranks of the first stage."""
+        done = subprocess.run([BIN, "check", str(self.net), "--json", "--ranks=4", *how],
                               capture_output=True, text=True, check=True)
-        return json.loads(done.stdout)["memory"]["solver"]
+        report = json.loads(done.stdout)
+        return report.get("ranks", [report])[0]["memory"]["solver"]
 
     def resident(self, how):
         """The most memory of any rank, in bytes."""
@@ -111,6 +117,9 @@ class ShardedState(unittest.TestCase):
         self.assertAlmostEqual(shards / whole, 1 / 4, delta=0.01)
         saved = self.resident(WHOLE_UPDATES) - self.resident(SHARDED)
         self.assertGreater(saved, 0.9 * (whole - shards))
+        stages = "--set=parallel.pipeline=ip2"
+        self.assertAlmostEqual(self.memory(SHARDED, stages) / self.memory(WHOLE_UPDATES, stages),
+                               1 / 2, delta=0.01)
 
 
 if __name__ == "__main__":
