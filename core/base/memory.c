@@ -61,6 +61,14 @@ void *dlc_grow(void *memory, size_t old_count, size_t count, size_t size) {
     return grown;
 }
 
+void *dlc_grow_by_one(void *array, size_t count, size_t size) {
+    enum { FIRST = 8 };
+    if (count == 0)
+        return dlc_grow(array, 0, FIRST, size);
+    int is_full = count >= FIRST && (count & (count - 1)) == 0;
+    return is_full ? dlc_grow(array, count, 2 * count, size) : array;
+}
+
 char *dlc_strndup(const char *text, size_t bytes) {
     size_t length = strnlen(text, bytes);
     char *copy = dlc_alloc(length + 1, 1);

@@ -14,6 +14,11 @@ void *dlc_alloc(size_t count, size_t size);
  * are zeroed. Returns NULL on failure, and `memory` stays valid. */
 void *dlc_grow(void *memory, size_t old_count, size_t count, size_t size);
 
+/* Makes room for an element after the `count` of an array of dlc_alloc (NULL if there
+ * are none yet) that grows by this function alone: its capacities are powers of two.
+ * Returns the array, or NULL on failure, and `array` stays valid. */
+void *dlc_grow_by_one(void *array, size_t count, size_t size);
+
 char *dlc_strdup(const char *text);
 char *dlc_strndup(const char *text, size_t bytes);
 char *dlc_format(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -464,19 +464,16 @@ dlc_status dlc_block_declare(dlc_blocks *blocks, size_t at) {
     dlc_status rc = read_parameters(blocks, &block);
     if (rc == DLC_OK)
         rc = check_members(blocks, &block);
-    if (rc == DLC_OK && blocks->count == blocks->room) {
-        size_t room = blocks->room ? 2 * blocks->room : 8;
-        dlc_block *grown = dlc_grow(blocks->block, blocks->count, room, sizeof *grown);
-        if (grown) {
-            blocks->block = grown;
-            blocks->room = room;
-        } else {
-            rc = DLC_ERR_NOMEM;
-        }
+    dlc_block *grown = NULL;
+    if (rc == DLC_OK) {
+        grown = dlc_grow_by_one(blocks->block, blocks->count, sizeof *grown);
+        rc = grown ? DLC_OK : DLC_ERR_NOMEM;
     }
-    if (rc == DLC_OK)
-        blocks->block[blocks->count++] = block;
-    else
+    if (!grown) {
         block_clear(&block);
-    return rc;
+        return rc;
+    }
+    blocks->block = grown;
+    blocks->block[blocks->count++] = block;
+    return DLC_OK;
 }

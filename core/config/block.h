@@ -61,7 +61,7 @@ typedef struct dlc_blocks {
     dlc_section *section; /* all sections of the file */
     size_t sections;
     dlc_block *block; /* the blocks declared so far */
-    size_t count, room;
+    size_t count;
 } dlc_blocks;
 
 /* Reads the block whose [block x] is section `at`, with its layers, and adds it to the

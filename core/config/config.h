@@ -39,7 +39,7 @@ typedef struct dlc_mistake {
 /* Start with {0}; release with dlc_problems_free. For one thread. */
 typedef struct dlc_problems {
     struct dlc_problem *list; /* own */
-    size_t count, room;       /* stored; beyond a limit they are only counted */
+    size_t count;             /* stored; beyond a limit they are only counted */
     size_t errors, warnings;  /* all that were added */
     size_t found;             /* errors, counting every copy of a block that has one */
     dlc_status status;        /* the status that dlc_problems_report will return */
@@ -165,6 +165,10 @@ dlc_status dlc_settings_make(const dlc_config *config, const char *section,
                              const dlc_option *const *tables, size_t ntables,
                              dlc_problems *problems, dlc_settings **settings);
 void dlc_settings_free(dlc_settings *settings); /* NULL allowed */
+/* The same settings with another number for an option; NULL if memory ran out. Both
+ * `settings` and `name` must outlive them. Release with dlc_free. */
+dlc_settings *dlc_settings_with(const dlc_settings *settings, const char *name,
+                                double number);
 
 /* The getters of dlc_host. INT, BYTES: get_int; FLOAT: get_float; STRING, CHOICE, PATH,
  * FILLER: get_string; INTS; FLOATS. Unset: 0, NULL or an empty list. A path is ready to

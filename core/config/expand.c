@@ -52,15 +52,10 @@ static dlc_status check_size(const expander *x, size_t more) {
 
 static dlc_status add_group(expander *x, const char *name, size_t first, int open) {
     dlc_config *config = x->config;
-    if (config->ngroups == config->groups_room) {
-        size_t room = config->groups_room ? 2 * config->groups_room : 16;
-        dlc_group *grown = dlc_grow(config->groups, config->ngroups, room,
-                                    sizeof *grown);
-        if (!grown)
-            return DLC_ERR_NOMEM;
-        config->groups = grown;
-        config->groups_room = room;
-    }
+    dlc_group *grown = dlc_grow_by_one(config->groups, config->ngroups, sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    config->groups = grown;
     dlc_group group = {.name = dlc_strdup(name),
                        .first = config->sections[first].name,
                        .last = config->sections[config->count - 1].name,
@@ -414,7 +409,7 @@ dlc_status dlc_blocks_expand(dlc_config *config, dlc_problems *problems) {
                             .section = config->sections,
                             .sections = config->count};
     config->sections = NULL;
-    config->count = config->room = config->entries = 0;
+    config->count = config->entries = 0;
     dlc_status rc = DLC_OK;
     while (rc == DLC_OK && at < x.blocks.sections)
         rc = expand_at(&x, &at);

@@ -36,17 +36,17 @@ struct dlc_section {
     int block;
     int broken; /* it has invalid lines, so a missing key may be in one of them */
     dlc_entry *entries;
-    size_t count, room;
+    size_t count;
 };
 
 struct dlc_config {
     char *name;
     char *folder;          /* "" for the current folder, else with '/' at the end */
     dlc_section *sections; /* reallocated while loading */
-    size_t count, room;
+    size_t count;
     size_t entries; /* sections, keys and groups */
     dlc_group *groups;
-    size_t ngroups, groups_room;
+    size_t ngroups;
 };
 
 /* ---- section.c ---- */

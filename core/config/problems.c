@@ -95,15 +95,10 @@ static void free_problem(dlc_problem *problem) {
 /* Takes ownership of `text`. */
 static int append(dlc_problems *problems, int warning, const dlc_config *config,
                   const dlc_problem_place *place, char *text, size_t message) {
-    if (problems->count == problems->room) {
-        size_t room = problems->room ? 2 * problems->room : 16;
-        dlc_problem *list = dlc_grow(problems->list, problems->count, room,
-                                     sizeof *list);
-        if (!list)
-            return 0;
-        problems->list = list;
-        problems->room = room;
-    }
+    dlc_problem *list = dlc_grow_by_one(problems->list, problems->count, sizeof *list);
+    if (!list)
+        return 0;
+    problems->list = list;
     dlc_problem added = {.line = place->line,
                          .warning = warning,
                          .number = problems->count,

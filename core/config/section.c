@@ -24,15 +24,11 @@ dlc_entry *dlc_section_entry(const dlc_section *section, const char *key) {
 
 dlc_status dlc_config_add_section(dlc_config *config, const char *name, int line,
                                   dlc_section **section) {
-    if (config->count == config->room) {
-        size_t room = config->room ? 2 * config->room : 16;
-        dlc_section *grown = dlc_grow(config->sections, config->count, room,
-                                      sizeof *grown);
-        if (!grown)
-            return DLC_ERR_NOMEM;
-        config->sections = grown;
-        config->room = room;
-    }
+    dlc_section *grown = dlc_grow_by_one(config->sections, config->count,
+                                         sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    config->sections = grown;
     dlc_section added = {.name = dlc_strdup(name), .line = line};
     if (!added.name)
         return DLC_ERR_NOMEM;
@@ -44,15 +40,10 @@ dlc_status dlc_config_add_section(dlc_config *config, const char *name, int line
 
 dlc_status dlc_section_add(dlc_config *config, dlc_section *section, const char *key,
                            const char *value, int line, int broken) {
-    if (section->count == section->room) {
-        size_t room = section->room ? 2 * section->room : 8;
-        dlc_entry *grown = dlc_grow(section->entries, section->count, room,
-                                    sizeof *grown);
-        if (!grown)
-            return DLC_ERR_NOMEM;
-        section->entries = grown;
-        section->room = room;
-    }
+    dlc_entry *grown = dlc_grow_by_one(section->entries, section->count, sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    section->entries = grown;
     dlc_entry entry = {.key = dlc_strdup(key),
                        .value = dlc_strdup(value),
                        .line = line,

@@ -23,6 +23,8 @@ struct dlc_settings {
     int line;    /* as a line for dlc_problems_add */
     item *items;
     size_t count;
+    const char *replaced; /* an option whose number is this one instead, or NULL */
+    double number;
 };
 
 /* ---- Making ---- */
@@ -255,7 +257,20 @@ int64_t dlc_settings_get_int(const dlc_settings *settings, const char *name) {
     return it ? it->value.i : 0;
 }
 
+dlc_settings *dlc_settings_with(const dlc_settings *settings, const char *name,
+                                double number) {
+    dlc_settings *made = dlc_alloc(1, sizeof *made);
+    if (!made)
+        return NULL;
+    *made = *settings;
+    made->replaced = name;
+    made->number = number;
+    return made;
+}
+
 double dlc_settings_get_float(const dlc_settings *settings, const char *name) {
+    if (settings->replaced && strcmp(settings->replaced, name) == 0)
+        return settings->number;
     const item *it = ask(settings, name, "a number", DLC_OPT_FLOAT, DLC_OPT_FLOAT);
     return it ? it->value.f : 0;
 }

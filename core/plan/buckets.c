@@ -22,26 +22,23 @@ double dlc_plan_bucket_bytes(const dlc_plan_cluster *cluster,
     return dlc_plan_best_bucket(latency + cluster->handover, bytes / rest, bytes);
 }
 
-static dlc_status add(dlc_plan_buckets *buckets, size_t *room, dlc_plan_bucket bucket) {
-    if (buckets->count == *room) {
-        size_t more = *room * 2 + 16;
-        dlc_plan_bucket *grown = dlc_grow(buckets->bucket, *room, more, sizeof *grown);
-        if (!grown)
-            return DLC_ERR_NOMEM;
-        buckets->bucket = grown;
-        *room = more;
-    }
+static dlc_status add(dlc_plan_buckets *buckets, dlc_plan_bucket bucket) {
+    dlc_plan_bucket *grown = dlc_grow_by_one(buckets->bucket, buckets->count,
+                                             sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    buckets->bucket = grown;
     buckets->bucket[buckets->count++] = bucket;
     return DLC_OK;
 }
 
 /* Cuts a bucket that holds several times the target into as many. */
-static dlc_status close_bucket(dlc_plan_buckets *buckets, size_t *room, double target,
+static dlc_status close_bucket(dlc_plan_buckets *buckets, double target,
                                dlc_plan_bucket bucket) {
     double parts = fmin(fmax(floor(bucket.bytes / target), 1), MAX_PARTS);
     bucket.bytes /= parts;
     for (int i = 0; i < (int)parts; i++)
-        DLC_TRY(add(buckets, room, bucket));
+        DLC_TRY(add(buckets, bucket));
     return DLC_OK;
 }
 
@@ -50,7 +47,6 @@ dlc_status dlc_plan_buckets_cut(const double *bytes, size_t layers, double targe
     dlc_plan_buckets made = {.count = 0};
     dlc_plan_bucket bucket = {.bytes = 0};
     dlc_status status = DLC_OK;
-    size_t room = 0;
     for (size_t i = layers; status == DLC_OK && i-- > 0;) {
         if (bytes[i] <= 0)
             continue;
@@ -59,12 +55,12 @@ dlc_status dlc_plan_buckets_cut(const double *bytes, size_t layers, double targe
         bucket.bytes += bytes[i];
         bucket.first = i;
         if (bucket.bytes >= target) {
-            status = close_bucket(&made, &room, target, bucket);
+            status = close_bucket(&made, target, bucket);
             bucket.bytes = 0;
         }
     }
     if (status == DLC_OK && bucket.bytes > 0)
-        status = close_bucket(&made, &room, target, bucket);
+        status = close_bucket(&made, target, bucket);
     if (status == DLC_OK)
         *buckets = made;
     else

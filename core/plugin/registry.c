@@ -55,10 +55,8 @@ void dlc_registry_close(dlc_registry *registry) {
 /* Makes room for one more element; `array` is the address of the pointer. */
 static dlc_status make_room(void *array, size_t count, size_t size) {
     void *old, *grown;
-    if (count & (count - 1) || count == 1)
-        return DLC_OK; /* the capacities are 2, 4, 8, ... */
     memcpy(&old, array, sizeof old);
-    grown = dlc_grow(old, count, count ? 2 * count : 2, size);
+    grown = dlc_grow_by_one(old, count, size);
     if (!grown)
         return DLC_ERR_NOMEM;
     memcpy(array, &grown, sizeof grown);

@@ -104,16 +104,12 @@ static const char *next_name(DIR *stream) {
 }
 
 static dlc_status read_names(DIR *stream, const char *folder, dlc_listing *listing) {
-    size_t room = 0;
     for (const char *name; (name = next_name(stream));) {
-        if (listing->names == room) {
-            char **grown = dlc_grow(listing->name, room, room ? 2 * room : 16,
-                                    sizeof *listing->name);
-            if (!grown)
-                return DLC_ERR_NOMEM;
-            listing->name = grown;
-            room = room ? 2 * room : 16;
-        }
+        char **grown = dlc_grow_by_one(listing->name, listing->names,
+                                       sizeof *listing->name);
+        if (!grown)
+            return DLC_ERR_NOMEM;
+        listing->name = grown;
         if (!(listing->name[listing->names] = dlc_strdup(name)))
             return DLC_ERR_NOMEM;
         listing->names++;

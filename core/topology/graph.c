@@ -18,19 +18,15 @@ void dlc_topo_free(dlc_topo *topo) {
 }
 
 static int make_room(dlc_topo *topo) {
-    if (topo->nodes < topo->room)
-        return 0;
     if (topo->nodes >= DLC_TOPO_NODES_MAX) {
         dlc_fail(DLC_ERR_DATA, "this topology has more than %d nodes",
                  DLC_TOPO_NODES_MAX);
         return -1;
     }
-    size_t room = topo->room ? 2 * topo->room : 64;
-    dlc_topo_node *grown = dlc_grow(topo->node, topo->room, room, sizeof *grown);
+    dlc_topo_node *grown = dlc_grow_by_one(topo->node, topo->nodes, sizeof *grown);
     if (!grown)
         return -1;
     topo->node = grown;
-    topo->room = room;
     return 0;
 }
 

@@ -65,7 +65,7 @@ typedef struct dlc_topo_link {
 /* Start with {0}; release with dlc_topo_free. */
 typedef struct dlc_topo {
     dlc_topo_node *node;
-    size_t nodes, room;
+    size_t nodes;
     dlc_topo_link *link;
     size_t links;
     char **note; /* oddities of a file, and how they were resolved */
