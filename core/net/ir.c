@@ -51,19 +51,9 @@ static void renumber_from(dlc_net *net, int32_t first) {
         net->op[i]->index = i;
 }
 
-/* Makes room for one more element of an array that doubles. */
-static void *make_room(void *array, int32_t count, int32_t *room, size_t size) {
-    int32_t more = *room * 2 + 32;
-    if (count < *room)
-        return array;
-    void *grown = dlc_grow(array, (size_t)*room, (size_t)more, size);
-    *room = grown ? more : *room;
-    return grown;
-}
-
 net_op *dlc_net_op_insert(dlc_net *net, int32_t index, const dlc_net_op_ops *ops,
                           size_t bytes, int32_t inputs) {
-    net_op **grown = make_room(net->op, net->ops, &net->op_room, sizeof(net_op *));
+    net_op **grown = dlc_grow_by_one(net->op, (size_t)net->ops, sizeof(net_op *));
     if (!grown)
         return NULL;
     net->op = grown;
@@ -112,8 +102,8 @@ dlc_status dlc_net_blame(const net_op *op, const char *phase, dlc_status status)
 
 dlc_status dlc_net_tensor_add(dlc_net *net, const dlc_tensor *shape, net_op *producer,
                               int32_t *tensor) {
-    net_tensor *grown = make_room(net->tensor, net->tensors, &net->tensor_room,
-                                  sizeof *grown);
+    net_tensor *grown = dlc_grow_by_one(net->tensor, (size_t)net->tensors,
+                                        sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     net->tensor = grown;
@@ -187,8 +177,8 @@ int dlc_net_later_gradient(const dlc_net *net, const net_op *op, int32_t tensor)
 
 dlc_status dlc_net_buffer_add(dlc_net *net, size_t bytes, int32_t first, int32_t last,
                               int32_t *buffer) {
-    dlc_buffer *grown = make_room(net->buffer, net->buffers_planned, &net->buffer_room,
-                                  sizeof *grown);
+    dlc_buffer *grown = dlc_grow_by_one(net->buffer, (size_t)net->buffers_planned,
+                                        sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     net->buffer = grown;
@@ -201,7 +191,7 @@ dlc_status dlc_net_buffer_add(dlc_net *net, size_t bytes, int32_t first, int32_t
 void *dlc_net_buffer_at(const dlc_net *net, int32_t buffer) {
     if (buffer < 0)
         return NULL;
-    return net->activations + net->pass_offset + net->buffer[buffer].offset;
+    return net->activations + net->micro_batch_offset + net->buffer[buffer].offset;
 }
 
 size_t dlc_net_gradient_count(const dlc_net *net, const net_op *op, int32_t params) {

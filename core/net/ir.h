@@ -153,9 +153,9 @@ typedef struct net_family {
 
 struct dlc_net {
     dlc_net_args args;
-    int32_t ops, op_room;
+    int32_t ops;
     net_op **op;
-    int32_t tensors, tensor_room;
+    int32_t tensors;
     net_tensor *tensor;
     int32_t families;
     net_family *family;
@@ -165,7 +165,7 @@ struct dlc_net {
     dlc_segment *segment, *sharded_segment;
     dlc_arenas arenas, sharded_arenas;
 
-    int32_t buffers_planned, buffer_room;
+    int32_t buffers_planned;
     dlc_buffer *buffer;
     size_t activation_bytes;
     char *activations;
@@ -175,8 +175,8 @@ struct dlc_net {
     net_chunks chunks;
 
     /* The pass that is run. */
-    size_t pass_offset;    /* of its buffers in `activations` */
-    float *gradient_arena; /* see dlc_net_set_gradient_arena */
+    size_t micro_batch_offset; /* of its buffers in `activations` */
+    float *gradient_arena;     /* see dlc_net_set_gradient_arena */
     float loss_scale;
     int64_t iteration;
     int64_t sample;     /* position of the first of this rank's samples */

@@ -98,18 +98,18 @@ dlc_status dlc_net_take_memory(dlc_net *net) {
     return DLC_OK;
 }
 
-/* ---- Passes ---------------------------------------------------------------------- */
+/* ---- Micro-batches --------------------------------------------------------------- */
 
-static void point_boundaries(dlc_net *net, const dlc_net_pass *pass) {
+static void point_boundaries(dlc_net *net, const dlc_net_micro_batch *batch) {
     for (int32_t i = 0; i < net->args.boundaries_in; i++) {
         net_tensor *tensor = &net->tensor[net_boundary_in(i)];
-        tensor->data = pass->in[i];
-        tensor->diff = pass->in_diff ? pass->in_diff[i] : NULL;
+        tensor->data = batch->in[i];
+        tensor->diff = batch->in_diff ? batch->in_diff[i] : NULL;
     }
     for (int32_t i = 0; i < net->args.boundaries_out; i++) {
         net_tensor *tensor = &net->tensor[net_boundary_out(net, i)];
-        tensor->data = pass->out[i];
-        tensor->diff = pass->out_diff ? pass->out_diff[i] : NULL;
+        tensor->data = batch->out[i];
+        tensor->diff = batch->out_diff ? batch->out_diff[i] : NULL;
     }
 }
 
@@ -121,12 +121,12 @@ void dlc_net_set_sample(dlc_net *net, int64_t sample) {
 }
 
 /* Buffers have the same offsets in each set of micro-batch buffers. */
-void dlc_net_begin_pass(dlc_net *net, const dlc_net_pass *pass) {
-    net->pass_offset = (size_t)pass->micro_batch_buffer * pass_bytes(net);
-    point_boundaries(net, pass);
+void dlc_net_begin_micro_batch(dlc_net *net, const dlc_net_micro_batch *batch) {
+    net->micro_batch_offset = (size_t)batch->buffers * pass_bytes(net);
+    point_boundaries(net, batch);
     dlc_net_point_from(net, 0);
-    net->iteration = pass->iteration;
-    dlc_net_set_sample(net, pass->sample);
+    net->iteration = batch->iteration;
+    dlc_net_set_sample(net, batch->sample);
 }
 
 void dlc_net_set_gradient_arena(dlc_net *net, float *arena) {

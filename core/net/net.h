@@ -141,7 +141,7 @@ const char *dlc_net_collective_layer(const dlc_net *net);
  * own stream of random numbers. Call it once, before the calls below. */
 dlc_status dlc_net_allocate(dlc_net *net);
 
-/* ---- One pass ---------------------------------------------------------------- */
+/* ---- One batch --------------------------------------------------------------- */
 
 /* Sets the batch: N, C, H, W float32 and N labels, in host or device memory. On a
  * device that works in host memory the batch is read in place, later if there is a
@@ -152,23 +152,23 @@ dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *lab
 dlc_status dlc_net_set_bytes(dlc_net *net, const uint8_t *data, const float *mean,
                              float scale, const int32_t *labels);
 
-/* A pass of a net that has several micro-batches in flight or that has boundary
- * tensors: everything that follows dlc_net_begin_pass works in the memory of this pass,
- * until the next such call. Other passes may come between its forward and its backward;
- * set_input is called again after each dlc_net_begin_pass. */
-typedef struct dlc_net_pass {
-    int32_t micro_batch_buffer; /* which set of activation buffers */
-    int64_t iteration, sample;  /* of backward, as in dlc_layer_run */
+/* A micro-batch of a net that has several in flight or that has boundary tensors:
+ * everything that follows dlc_net_begin_micro_batch works in the memory of this one,
+ * until the next such call. Others may come between its forward and its backward;
+ * set_input is called again after each dlc_net_begin_micro_batch. */
+typedef struct dlc_net_micro_batch {
+    int32_t buffers;           /* which set of activation buffers */
+    int64_t iteration, sample; /* of backward, as in dlc_layer_run */
     /* One per boundary tensor, in device memory; `..._diff` elements are NULL if there
      * is no gradient. `in_diff` and `out` are written, the others are read. */
     void *const *in, *const *in_diff;
     void *const *out, *const *out_diff;
-} dlc_net_pass;
+} dlc_net_micro_batch;
 
-void dlc_net_begin_pass(dlc_net *net, const dlc_net_pass *pass);
+void dlc_net_begin_micro_batch(dlc_net *net, const dlc_net_micro_batch *batch);
 
 /* Makes backward write the weights' gradients to this arena, laid out like the net's
- * own; NULL: to the net's own. Call it before the pass begins. */
+ * own; NULL: to the net's own. Call it before the micro-batch begins. */
 void dlc_net_set_gradient_arena(dlc_net *net, float *arena);
 
 /* `iteration` and `sample` are those of dlc_layer_run. When a net with batch chunks

@@ -5,9 +5,8 @@
 #include "net/ops.h"
 
 typedef struct boundary_op {
-    net_op op; /* first */
+    net_conversion conversion; /* first */
     const dlc_net_boundary *boundary;
-    dlc_reorder *forward, *backward; /* own; NULL: it is copied */
 } boundary_op;
 
 static dlc_status infer(dlc_net *net, net_op *op) {
@@ -23,53 +22,21 @@ static dlc_status infer(dlc_net *net, net_op *op) {
 
 /* A tensor in a family's layout or type is converted by it; any other one is copied. */
 static dlc_status prepare(dlc_net *net, net_op *op) {
-    boundary_op *own = (boundary_op *)op;
     const net_tensor *from = &net->tensor[op->input[0]];
     if (!from->family)
         return DLC_OK;
     op->family = from->family;
     op->context = from->context;
-    DLC_TRY(op->family->reorder_create(op->context, &op->in[0], &op->out[0],
-                                       &own->forward));
-    return op->runs_backward ? op->family->reorder_create(op->context, &op->out[0],
-                                                          &op->in[0], &own->backward)
-                             : DLC_OK;
-}
-
-static dlc_status convert(const dlc_net *net, const net_op *op, dlc_reorder *reorder,
-                          const void *src, void *dst) {
-    if (reorder)
-        return op->family->reorder_run(reorder, src, dst);
-    return dlc_net_copy(net, dst, src, dlc_tensor_bytes(&op->out[0]));
-}
-
-static dlc_status forward(const dlc_net *net, net_op *op, net_run kind) {
-    (void)kind;
-    return convert(net, op, ((boundary_op *)op)->forward,
-                   net->tensor[op->input[0]].data, net->tensor[op->output[0]].data);
-}
-
-static dlc_status backward(const dlc_net *net, net_op *op, uint32_t parts) {
-    (void)parts;
-    return convert(net, op, ((boundary_op *)op)->backward,
-                   net->tensor[op->output[0]].diff, op->edge[0].target);
-}
-
-static void free_boundary(net_op *op) {
-    boundary_op *own = (boundary_op *)op;
-    if (!op->family)
-        return;
-    op->family->reorder_destroy(own->forward);
-    op->family->reorder_destroy(own->backward);
+    return dlc_net_conversion_make(op, op->runs_backward);
 }
 
 static const dlc_net_op_ops BOUNDARY = {.reads_any_layout = 1,
                                         .infer = infer,
                                         .prepare = prepare,
-                                        .forward = forward,
-                                        .backward = backward,
+                                        .forward = dlc_net_conversion_forward,
+                                        .backward = dlc_net_conversion_backward,
                                         .describe = dlc_net_describe_inserted,
-                                        .free = free_boundary};
+                                        .free = dlc_net_conversion_free};
 
 dlc_status dlc_net_add_boundary(dlc_net *net, int32_t i, int32_t tensor) {
     const dlc_net_boundary *boundary = &net->args.boundary_out[i];

@@ -1,38 +1,47 @@
 /* A reorder: converts a tensor between two layouts or types, by the family that knows
- * both, and its gradient back. */
+ * both, and its gradient back. A stage boundary does the same (op_boundary.c). */
 #include "net/ops.h"
 
-typedef struct reorder_op {
-    net_op op;                       /* first */
-    dlc_reorder *forward, *backward; /* own; the family's */
-} reorder_op;
+dlc_status dlc_net_conversion_make(net_op *op, int backward) {
+    net_conversion *made = (net_conversion *)op;
+    DLC_TRY(op->family->reorder_create(op->context, &op->in[0], &op->out[0],
+                                       &made->forward));
+    return backward ? op->family->reorder_create(op->context, &op->out[0], &op->in[0],
+                                                 &made->backward)
+                    : DLC_OK;
+}
 
-static dlc_status forward(const dlc_net *net, net_op *op, net_run kind) {
-    const reorder_op *reorder = (const reorder_op *)op;
+static dlc_status convert(const dlc_net *net, const net_op *op, dlc_reorder *reorder,
+                          const void *src, void *dst) {
+    if (reorder)
+        return op->family->reorder_run(reorder, src, dst);
+    return dlc_net_copy(net, dst, src, dlc_tensor_bytes(&op->out[0]));
+}
+
+dlc_status dlc_net_conversion_forward(const dlc_net *net, net_op *op, net_run kind) {
     (void)kind;
-    return op->family->reorder_run(reorder->forward, net->tensor[op->input[0]].data,
-                                   net->tensor[op->output[0]].data);
+    return convert(net, op, ((net_conversion *)op)->forward,
+                   net->tensor[op->input[0]].data, net->tensor[op->output[0]].data);
 }
 
-static dlc_status backward(const dlc_net *net, net_op *op, uint32_t parts) {
-    const reorder_op *reorder = (const reorder_op *)op;
+dlc_status dlc_net_conversion_backward(const dlc_net *net, net_op *op, uint32_t parts) {
     (void)parts;
-    return op->family->reorder_run(reorder->backward, net->tensor[op->output[0]].diff,
-                                   op->edge[0].target);
+    return convert(net, op, ((net_conversion *)op)->backward,
+                   net->tensor[op->output[0]].diff, op->edge[0].target);
 }
 
-static void free_reorder(net_op *op) {
-    reorder_op *reorder = (reorder_op *)op;
+void dlc_net_conversion_free(net_op *op) {
+    net_conversion *conversion = (net_conversion *)op;
     if (!op->family)
         return;
-    op->family->reorder_destroy(reorder->forward);
-    op->family->reorder_destroy(reorder->backward);
+    op->family->reorder_destroy(conversion->forward);
+    op->family->reorder_destroy(conversion->backward);
 }
 
-static const dlc_net_op_ops REORDER = {.forward = forward,
-                                       .backward = backward,
+static const dlc_net_op_ops REORDER = {.forward = dlc_net_conversion_forward,
+                                       .backward = dlc_net_conversion_backward,
                                        .describe = dlc_net_describe_inserted,
-                                       .free = free_reorder};
+                                       .free = dlc_net_conversion_free};
 
 /* ---- Inserting ------------------------------------------------------------------- */
 
@@ -74,16 +83,10 @@ static dlc_status add_output(dlc_net *net, net_op *op) {
     return DLC_OK;
 }
 
-static dlc_status make_reorder(dlc_net *net, reorder_op *reorder) {
-    net_op *op = &reorder->op;
-    const dlc_family *family = op->family;
-    DLC_TRY(family->reorder_create(op->context, &op->in[0], &op->out[0],
-                                   &reorder->forward));
-    if (net->tensor[op->input[0]].wants_gradient && net_is_training(net)) {
-        DLC_TRY(family->reorder_create(op->context, &op->out[0], &op->in[0],
-                                       &reorder->backward));
-        op->runs_backward = op->reaches_loss = op->edge[0].wanted = 1;
-    }
+static dlc_status make_reorder(dlc_net *net, net_op *op) {
+    int backward = net->tensor[op->input[0]].wants_gradient && net_is_training(net);
+    DLC_TRY(dlc_net_conversion_make(op, backward));
+    op->runs_backward = op->reaches_loss = op->edge[0].wanted = backward;
     net->reorders++;
     return add_output(net, op);
 }
@@ -94,8 +97,8 @@ dlc_status dlc_net_reorder_input(dlc_net *net, net_op *reader, int32_t i,
     int32_t tensor = reader->input[i];
     int32_t found = find_reordered(net, tensor, family, wanted);
     if (found == NO_TENSOR) {
-        net_op *op = dlc_net_op_insert(net, reader->index, &REORDER, sizeof(reorder_op),
-                                       1);
+        net_op *op = dlc_net_op_insert(net, reader->index, &REORDER,
+                                       sizeof(net_conversion), 1);
         if (!op)
             return DLC_ERR_NOMEM;
         op->name = "reorder";
@@ -104,7 +107,7 @@ dlc_status dlc_net_reorder_input(dlc_net *net, net_op *reader, int32_t i,
         op->input[0] = tensor;
         op->in[0] = net->tensor[tensor].tensor;
         op->out[0] = *wanted;
-        DLC_TRY(make_reorder(net, (reorder_op *)op));
+        DLC_TRY(make_reorder(net, op));
         found = op->output[0];
     }
     reader->input[i] = found;

@@ -27,6 +27,19 @@ dlc_status dlc_net_reorder_input(dlc_net *net, net_op *reader, int32_t i,
 /* Have they the same layout, and the same type? */
 int dlc_net_same_layout(const dlc_family *family, const dlc_tensor *a,
                         const dlc_tensor *b);
+/* An operation whose output is its input, converted by its family: there and, if its
+ * backward runs, back. What is NULL is copied instead. */
+typedef struct net_conversion {
+    net_op op;                       /* first */
+    dlc_reorder *forward, *backward; /* own; the family's */
+} net_conversion;
+
+/* Creates the family's reorders between op->in[0] and op->out[0]. */
+dlc_status dlc_net_conversion_make(net_op *op, int backward);
+/* Calls of the table of such operations. */
+dlc_status dlc_net_conversion_forward(const dlc_net *net, net_op *op, net_run kind);
+dlc_status dlc_net_conversion_backward(const dlc_net *net, net_op *op, uint32_t parts);
+void dlc_net_conversion_free(net_op *op);
 /* Notes which family's layout or type a tensor has, and thus which family can convert
  * it to plain float32. */
 void dlc_net_own_layout(net_tensor *tensor, const dlc_family *family, void *context);

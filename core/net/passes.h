@@ -1,7 +1,6 @@
-/* The passes of which building a net consists, as a compiler's; not to be taken for a
- * pass over a batch (dlc_net_pass). Each takes the net as the one before has left it,
- * and is a file of its own: dlc_net_pass_NAME is in pass_NAME.c. build.c lists them in
- * their order.
+/* The passes of which building a net consists, as a compiler's. Each takes the net as
+ * the one before has left it, and is a file of its own: dlc_net_pass_NAME is in
+ * pass_NAME.c. build.c lists them in their order.
  */
 #ifndef DLC_NET_PASSES_H
 #define DLC_NET_PASSES_H

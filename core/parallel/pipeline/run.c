@@ -43,13 +43,13 @@ static int reads_in_place(const dlc_pipeline *pipeline) {
 
 static void enter(dlc_pipeline *pipeline, const dlc_pass *pass, int32_t k) {
     dlc_session *session = pipeline->session;
-    dlc_net_pass of_net = {
-        .micro_batch_buffer = k % dlc_schedule_1f1b_max_in_flight(&pipeline->schedule),
+    dlc_net_micro_batch of_net = {
+        .buffers = k % dlc_schedule_1f1b_max_in_flight(&pipeline->schedule),
         .iteration = pass->iteration,
         .sample = first_sample(pipeline, k)};
     pipeline->current = k;
     dlc_stage_p2p_bind(pipeline->stage_p2p, k, &of_net);
-    dlc_net_begin_pass(session->net, &of_net);
+    dlc_net_begin_micro_batch(session->net, &of_net);
 }
 
 /* While the ranks of a tensor group wait for each other inside a layer, messages to
@@ -281,10 +281,10 @@ static dlc_status wait_for_slot(dlc_pipeline *pipeline, int32_t k) {
 static dlc_status test_batch(dlc_pipeline *pipeline, int32_t k,
                              dlc_evaluation *evaluation) {
     dlc_session *session = pipeline->session;
-    dlc_net_pass pass = {.iteration = session->iteration};
+    dlc_net_micro_batch of_net = {.iteration = session->iteration};
     DLC_TRY(wait_for_slot(pipeline, k));
-    dlc_stage_p2p_bind(pipeline->test_stage_p2p, k, &pass);
-    dlc_net_begin_pass(session->test_net, &pass);
+    dlc_stage_p2p_bind(pipeline->test_stage_p2p, k, &of_net);
+    dlc_net_begin_micro_batch(session->test_net, &of_net);
     if (session->test_feed) {
         dlc_batch batch;
         DLC_TRY(dlc_feed_next(session->test_feed, &batch));

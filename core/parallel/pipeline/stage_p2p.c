@@ -240,12 +240,12 @@ dlc_status dlc_stage_p2p_return_gradients(dlc_stage_p2p *stage_p2p,
 }
 
 void dlc_stage_p2p_bind(dlc_stage_p2p *stage_p2p, int32_t micro_batch,
-                        dlc_net_pass *pass) {
+                        dlc_net_micro_batch *of_net) {
     const slot *at = slot_of(stage_p2p, micro_batch);
-    pass->in = at->in;
-    pass->in_diff = at->in_diff;
-    pass->out = at->out;
-    pass->out_diff = at->out_diff;
+    of_net->in = at->in;
+    of_net->in_diff = at->in_diff;
+    of_net->out = at->out;
+    of_net->out_diff = at->out_diff;
 }
 
 size_t dlc_stage_p2p_bytes(const dlc_boundary_tensors *boundary, int32_t slots) {

@@ -48,9 +48,9 @@ dlc_status dlc_stage_p2p_add_gradients(dlc_stage_p2p *stage_p2p, int32_t micro_b
 dlc_status dlc_stage_p2p_return_gradients(dlc_stage_p2p *stage_p2p,
                                           int32_t micro_batch);
 
-/* Sets the stage boundary's pointers of a pass; valid until the next call. */
+/* Sets the stage boundary's pointers of a micro-batch; valid until the next call. */
 void dlc_stage_p2p_bind(dlc_stage_p2p *stage_p2p, int32_t micro_batch,
-                        dlc_net_pass *pass);
+                        dlc_net_micro_batch *of_net);
 
 /* Is a message in flight that this rank sends? */
 int dlc_stage_p2p_is_sending(const dlc_stage_p2p *stage_p2p);

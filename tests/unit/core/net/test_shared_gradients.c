@@ -349,8 +349,8 @@ static void boundary_gradient(float *diff) {
     fake_ok(dlc_net_build(&f.args, &f.net));
     fake_ok(dlc_net_allocate(f.net));
     void *from = in, *to = diff;
-    const dlc_net_pass one = {.in = &from, .in_diff = &to};
-    dlc_net_begin_pass(f.net, &one);
+    const dlc_net_micro_batch one = {.in = &from, .in_diff = &to};
+    dlc_net_begin_micro_batch(f.net, &one);
     additions = 0;
     fake_ok(dlc_net_set_input(f.net, data, labels));
     fake_ok(dlc_net_forward(f.net, 0, 0));

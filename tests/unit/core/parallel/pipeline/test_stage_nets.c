@@ -162,15 +162,15 @@ static size_t bytes_of(const dlc_net_boundary *port) {
 }
 
 static void enter(stage *it, int32_t k, int64_t each) {
-    dlc_net_pass pass = {
-        .micro_batch_buffer = k % dlc_schedule_1f1b_max_in_flight(&it->schedule),
+    dlc_net_micro_batch pass = {
+        .buffers = k % dlc_schedule_1f1b_max_in_flight(&it->schedule),
         .iteration = 3,
         .sample = k * each,
         .in = it->in[k],
         .in_diff = it->in_diff[k],
         .out = it->out[k],
         .out_diff = it->out_diff[k]};
-    dlc_net_begin_pass(it->net, &pass);
+    dlc_net_begin_micro_batch(it->net, &pass);
     ok(dlc_net_set_input(it->net, batch.data + k * each * CHANNELS * SIDE * SIDE,
                          batch.labels + k * each));
 }
