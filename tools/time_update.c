@@ -45,16 +45,14 @@ static dlc_status open_slice(const dlc_time_update *update, const dlc_net_row *r
                              layer_update *slice) {
     const dlc_session *session = update->session;
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    dlc_update_target target = {.solver = &session->solver,
-                                .device_ops = session->device_ops,
-                                .device = session->device,
-                                .count = row->trained_count};
+    dlc_update_target target = dlc_session_update_target(session, arenas);
     float *slots[DLC_MAX_SLOTS] = {0};
     for (int32_t i = 0; i < session->solver.slots; i++)
         slots[i] = (float *)update->slot[i].base + row->trained_begin;
     DLC_TRY(copy_segments(arenas, row, slice, &target.segments));
     target.segment = slice->segment;
-    slice->count = row->trained_count;
+    target.count = slice->count = row->trained_count;
+    target.queue = NULL; /* it is done when the clock is read */
     return dlc_local_update_open(&target, arenas->weights + row->trained_begin,
                                  arenas->gradients + row->trained_begin, slots, NULL,
                                  session->solver.accumulation_steps, &slice->update);

@@ -37,6 +37,17 @@ int dlc_session_may_defer(const dlc_session *session) {
            !dlc_session_needs_all_gradients(session);
 }
 
+dlc_update_target dlc_session_update_target(const dlc_session *session,
+                                            const dlc_arenas *arenas) {
+    return (dlc_update_target){.solver = &session->solver,
+                               .device_ops = session->device_ops,
+                               .device = session->device,
+                               .queue = session->queue,
+                               .segment = arenas->segment,
+                               .segments = arenas->segments,
+                               .count = arenas->count - arenas->control_words};
+}
+
 int64_t dlc_session_samples(const dlc_session *session) {
     return session->global_batch * session->accumulation_steps;
 }

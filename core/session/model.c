@@ -8,7 +8,7 @@
 
 dlc_status dlc_session_ask_solver(dlc_session *session) {
     dlc_setup *setup = session->setup;
-    DLC_TRY(dlc_solver_make(setup->solver, setup->solver_settings, &session->solver));
+    session->solver = setup->checked_solver;
     session->accumulation_steps = session->solver.accumulation_steps;
     session->consistency_ops = setup->consistency->ops;
     session->needs = (dlc_consistency_needs){.size = sizeof session->needs};
@@ -65,17 +65,11 @@ dlc_status dlc_session_open_slots(dlc_session *session) {
 }
 
 static dlc_status open_updater(dlc_session *session) {
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    dlc_update_target target = {.solver = &session->solver,
-                                .device_ops = session->device_ops,
-                                .device = session->device,
-                                .queue = session->queue,
-                                .segment = arenas->segment,
-                                .segments = arenas->segments,
-                                .count = arenas->count - arenas->control_words,
-                                .peers = &session->model_norms.shared,
-                                .values_at = values_at(session),
-                                .loss_scale = session->loss_scale.base};
+    dlc_update_target target = dlc_session_update_target(session,
+                                                         dlc_net_arenas(session->net));
+    target.peers = &session->model_norms.shared;
+    target.values_at = values_at(session);
+    target.loss_scale = session->loss_scale.base;
     return dlc_solver_updater_open(&target, &session->updater);
 }
 

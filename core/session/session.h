@@ -138,6 +138,11 @@ int dlc_session_may_shard(const dlc_session *session);
 int dlc_session_may_fuse(const dlc_session *session);
 int dlc_session_may_defer(const dlc_session *session);
 
+/* What an update of the arenas is of; on the session's queue, without values in device
+ * memory. */
+dlc_update_target dlc_session_update_target(const dlc_session *session,
+                                            const dlc_arenas *arenas);
+
 /* Samples of an iteration, over all ranks and accumulation steps. */
 int64_t dlc_session_samples(const dlc_session *session);
 

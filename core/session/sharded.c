@@ -26,15 +26,9 @@ static dlc_status open_exchange(dlc_session *session, const dlc_arenas *arenas) 
 dlc_status dlc_sharded_start(dlc_session *session) {
     dlc_sharded *sharded = &session->sharded;
     const dlc_arenas *arenas = dlc_net_sharded_arenas(session->net);
-    dlc_update_target target = {.solver = &session->solver,
-                                .device_ops = session->device_ops,
-                                .device = session->device,
-                                .queue = session->queue,
-                                .segment = arenas->segment,
-                                .segments = arenas->segments,
-                                .count = arenas->count,
-                                .peers = &session->model_norms.sharded,
-                                .loss_scale = session->loss_scale.base};
+    dlc_update_target target = dlc_session_update_target(session, arenas);
+    target.peers = &session->model_norms.sharded;
+    target.loss_scale = session->loss_scale.base;
     float *slots[DLC_MAX_SLOTS] = {0};
     if (!arenas->count)
         return DLC_OK;

@@ -18,6 +18,7 @@
 #include "plugin/registry.h"
 #include "setup/batch_split.h"
 #include "setup/mesh.h"
+#include "solver/solver.h"
 
 /* One of [data] and [data.test]. */
 typedef struct dlc_data_setup {
@@ -48,7 +49,8 @@ typedef struct dlc_setup {
     const char *transport;          /* a feature's name, or "auto" */
     dlc_settings *net_settings, *solver_settings, *consistency_settings,
         *train_settings, *parallel_settings, *transport_settings;
-    int solver_broken; /* [solver] has mistakes */
+    int solver_broken;         /* [solver] has mistakes */
+    dlc_solver checked_solver; /* to train; without a schedule */
     int consistency_broken;
     dlc_settings **old_settings; /* own; of [consistency], before it was read again */
     size_t old_settings_count;

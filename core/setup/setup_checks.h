@@ -19,9 +19,9 @@ dlc_status dlc_setup_check_data(dlc_setup *setup, unsigned phases,
 dlc_status dlc_setup_check_layers(const dlc_setup *setup, unsigned phases,
                                   dlc_problems *problems);
 
-/* Checks solver and consistency model with their settings, and the learning rates over
- * the whole job. */
-dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems);
+/* Makes the solver, and checks it and the consistency model with their settings, and
+ * the learning rates over the whole job. */
+dlc_status dlc_setup_check_solver(dlc_setup *setup, dlc_problems *problems);
 
 /* Parses the mesh, once the graph is made; if the number of ranks is not set, the mesh
  * says how many there are. */

@@ -235,10 +235,9 @@ static void check_trained(checked_phase *at, const dlc_net *net) {
             return;
     if (at->phase == DLC_PHASE_TRAIN)
         dlc_problems_add(at->problems, at->setup->config, DLC_LINE_FILE,
-                         frozen
-                             ? "every layer with parameters is frozen, so there is "
-                               "nothing to train; remove `frozen` from one of them"
-                             : "the net has no parameters to train");
+                         frozen ? "every layer with parameters is frozen, so there is "
+                                  "nothing to train; remove `frozen` from one of them"
+                                : "the net has no parameters to train");
 }
 
 static dlc_status check_net(checked_phase *at, const dlc_shape *sample) {

@@ -104,19 +104,19 @@ static void check_overlap(const dlc_setup *setup, const dlc_solver *solver,
                          solver->name, reason);
 }
 
-dlc_status dlc_setup_check_solver(const dlc_setup *setup, dlc_problems *problems) {
+dlc_status dlc_setup_check_solver(dlc_setup *setup, dlc_problems *problems) {
     int32_t servers = 0;
-    dlc_solver solver;
+    dlc_solver *solver = &setup->checked_solver;
     DLC_TRY(check_consistency(setup, problems, &servers));
     if (!setup->solver || !setup->solver_settings || setup->solver_broken)
         return DLC_OK;
-    dlc_status status = dlc_solver_make(setup->solver, setup->solver_settings, &solver);
+    dlc_status status = dlc_solver_make(setup->solver, setup->solver_settings, solver);
     if (status == DLC_OK) {
-        check_plateau(setup, &solver, problems);
-        check_average(setup, &solver, problems);
-        check_overlap(setup, &solver, problems);
+        check_plateau(setup, solver, problems);
+        check_average(setup, solver, problems);
+        check_overlap(setup, solver, problems);
     }
     if (status == DLC_OK)
-        status = check_schedule(setup, &solver, servers, problems);
+        status = check_schedule(setup, solver, servers, problems);
     return report(setup, setup->solver_settings, "solver", status, problems);
 }
