@@ -34,6 +34,14 @@ const dlc_option dlc_solver_options[] = {
               "one_cycle: fraction of the iterations in which the learning rate rises"),
     DLC_FLOAT("cycle_divisor", "25", 1, 1e9,
               "one_cycle: it begins at learning_rate / cycle_divisor"),
+    DLC_BOOL("cycle_momentum", "no",
+             "one_cycle: momentum (beta1 of adam, adamw and lamb) falls from "
+             "max_momentum to base_momentum and rises again while the learning rate "
+             "does the opposite"),
+    DLC_FLOAT("base_momentum", "0.85", 0, 0.9999999,
+              "cycle_momentum: at the highest learning rate"),
+    DLC_FLOAT("max_momentum", "0.95", 0, 0.9999999,
+              "cycle_momentum: at the beginning and at the end"),
     DLC_INT("patience", "10", 0, 0x1p31,
             "plateau: tests without a lower loss after which the learning rate still "
             "stays"),

@@ -81,11 +81,17 @@ static double next_restart(const dlc_lr_policy *p, double from) {
 /* Smith and Topin, "Super-Convergence: Very Fast Training of Neural Networks Using
  * Large Learning Rates", 2018. As in PyTorch, both sides are cosines, and the second
  * one goes down to the smallest rate. */
-static double one_cycle(const dlc_lr_policy *p, double i) {
+double dlc_lr_cycle(const dlc_lr_policy *p, double i, double begin, double top,
+                    double end) {
     double done = progress(p, i), rise = p->cycle_rise;
     if (done < rise)
-        return half_cosine(p->base_rate / p->cycle_divisor, p->base_rate, done / rise);
-    return half_cosine(p->base_rate, p->min_rate, (done - rise) / (1 - rise));
+        return half_cosine(begin, top, done / rise);
+    return half_cosine(top, end, (done - rise) / (1 - rise));
+}
+
+static double one_cycle(const dlc_lr_policy *p, double i) {
+    return dlc_lr_cycle(p, i, p->base_rate / p->cycle_divisor, p->base_rate,
+                        p->min_rate);
 }
 
 static double top_of_cycle(const dlc_lr_policy *p, double from) {
@@ -102,7 +108,8 @@ static const dlc_lr_form forms[] = {
     {"sigmoid", DLC_LR_STEP_SIZE | DLC_LR_NEGATIVE_GAMMA, sigmoid, NULL},
     {"cosine", DLC_LR_END, cosine, NULL},
     {"cosine_restarts", DLC_LR_STEP_SIZE, cosine_restarts, next_restart},
-    {"one_cycle", DLC_LR_END | DLC_LR_OWN_WARMUP, one_cycle, top_of_cycle},
+    {"one_cycle", DLC_LR_END | DLC_LR_OWN_WARMUP | DLC_LR_CYCLE, one_cycle,
+     top_of_cycle},
     {"plateau", DLC_LR_FALLS, fixed, NULL}, /* plateau.h multiplies it */
 };
 

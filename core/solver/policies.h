@@ -17,6 +17,7 @@ enum {
     DLC_LR_NEGATIVE_GAMMA = 1u << 3, /* it may have one */
     DLC_LR_FALLS = 1u << 4,          /* gamma must be below 1 */
     DLC_LR_OWN_WARMUP = 1u << 5, /* it has a rise, which a warm-up would contradict */
+    DLC_LR_CYCLE = 1u << 6,      /* momentum may cycle with it */
 };
 
 struct dlc_lr_form {
@@ -30,6 +31,11 @@ struct dlc_lr_form {
      * only rises or only falls. */
     double (*peak)(const dlc_lr_policy *policy, double from);
 };
+
+/* One cycle at iteration i: a value that goes from `begin` to `top` in the rise, and
+ * then to `end`. */
+double dlc_lr_cycle(const dlc_lr_policy *policy, double i, double begin, double top,
+                    double end);
 
 /* NULL: there is none of that name. */
 const dlc_lr_form *dlc_lr_form_find(const char *name);

@@ -50,6 +50,20 @@ static dlc_status check_warmup(const dlc_settings *settings, const dlc_lr_form *
     return DLC_OK;
 }
 
+static dlc_status check_momentum(const dlc_settings *settings,
+                                 const dlc_lr_form *form) {
+    if (!dlc_settings_get_bool(settings, "cycle_momentum"))
+        return DLC_OK;
+    if (!(form->flags & DLC_LR_CYCLE))
+        return dlc_fail(DLC_ERR_CONFIG, "%s: cycle_momentum needs policy = one_cycle",
+                        dlc_settings_where(settings, "cycle_momentum"));
+    if (dlc_settings_get_float(settings, "base_momentum") >
+        dlc_settings_get_float(settings, "max_momentum"))
+        return dlc_fail(DLC_ERR_CONFIG, "%s: base_momentum is more than max_momentum",
+                        dlc_settings_where(settings, "base_momentum"));
+    return DLC_OK;
+}
+
 static dlc_status check_gamma(const dlc_settings *settings, const dlc_lr_form *form) {
     double gamma = dlc_settings_get_float(settings, "gamma");
     if (gamma < 0 && !(form->flags & DLC_LR_NEGATIVE_GAMMA))
@@ -69,6 +83,7 @@ dlc_status dlc_lr_policy_check(const dlc_settings *settings) {
     const dlc_lr_form *form = form_of(settings);
     DLC_TRY(check_warmup(settings, form));
     DLC_TRY(check_gamma(settings, form));
+    DLC_TRY(check_momentum(settings, form));
     if (form->flags & DLC_LR_STEP_SIZE && !dlc_settings_get_int(settings, "step_size"))
         return dlc_fail(DLC_ERR_CONFIG, "%s: policy = %s needs step_size",
                         dlc_settings_where(settings, "policy"), form->name);
@@ -113,6 +128,9 @@ dlc_status dlc_lr_policy_make(const dlc_settings *settings, const dlc_lr_job *jo
         .period_mult = dlc_settings_get_float(settings, "period_mult"),
         .cycle_rise = dlc_settings_get_float(settings, "cycle_rise"),
         .cycle_divisor = dlc_settings_get_float(settings, "cycle_divisor"),
+        .cycles_momentum = dlc_settings_get_bool(settings, "cycle_momentum"),
+        .base_momentum = dlc_settings_get_float(settings, "base_momentum"),
+        .max_momentum = dlc_settings_get_float(settings, "max_momentum"),
         .end = (double)(end > 0 ? end : max_iterations),
         .warmup = warmup ? (double)warmup
                          : round(dlc_settings_get_float(settings, "warmup_epochs") *
@@ -138,17 +156,29 @@ static double scaled_rate(const dlc_lr_policy *policy, double i) {
     return policy->scale * policy->form->rate(policy, i);
 }
 
+/* Where an iteration is in the policy's formula, and in the warm-up. */
+static double position_of(const dlc_lr_policy *policy, int64_t iteration,
+                          double *warm) {
+    const dlc_lr_schedule *schedule = &policy->schedule;
+    *warm = (double)iteration;
+    if (!policy->is_resumed || iteration < schedule->begin)
+        return *warm;
+    double since = (double)(iteration - schedule->begin);
+    *warm = schedule->from + since * schedule->step;
+    return policy->ends ? schedule->from_to_end + since * schedule->step_to_end : *warm;
+}
+
+double dlc_lr_policy_momentum(const dlc_lr_policy *policy, int64_t iteration) {
+    double warm, i = position_of(policy, iteration, &warm);
+    return dlc_lr_cycle(policy, i, policy->max_momentum, policy->base_momentum,
+                        policy->max_momentum);
+}
+
 /* Gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017, 2.2. It ends at
  * the policy's value of that iteration; the policy counts from iteration 0 all the
  * same. */
 double dlc_lr_policy_rate(const dlc_lr_policy *policy, int64_t iteration) {
-    const dlc_lr_schedule *schedule = &policy->schedule;
-    double i = (double)iteration, warm = i;
-    if (policy->is_resumed && iteration >= schedule->begin) {
-        double since = (double)(iteration - schedule->begin);
-        warm = schedule->from + since * schedule->step;
-        i = policy->ends ? schedule->from_to_end + since * schedule->step_to_end : warm;
-    }
+    double warm, i = position_of(policy, iteration, &warm);
     if (warm >= policy->warmup)
         return scaled_rate(policy, i);
     return policy->warmup_rate +

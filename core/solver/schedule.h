@@ -41,6 +41,8 @@ typedef struct dlc_lr_policy {
     double step;  /* the length of a step or of the first period; sigmoid: its centre */
     double period_mult;               /* length of a period over that of the last one */
     double cycle_rise, cycle_divisor; /* one_cycle: its rise, where it begins */
+    int cycles_momentum;
+    double base_momentum, max_momentum;
     const int64_t
         *values; /* multistep: iterations of the steps; owned by the settings */
     size_t nvalues;
@@ -63,6 +65,9 @@ dlc_status dlc_lr_policy_make(const dlc_settings *settings, const dlc_lr_job *jo
 
 /* The learning rate of an iteration; the first iteration is 0. */
 double dlc_lr_policy_rate(const dlc_lr_policy *policy, int64_t iteration);
+
+/* The momentum of an iteration; for policies that cycle it (cycles_momentum). */
+double dlc_lr_policy_momentum(const dlc_lr_policy *policy, int64_t iteration);
 
 /* Checks the learning rates of a job of at least 1 iteration.
  * DLC_ERR_CONFIG with a sentence if nothing can be learned (the learning rate is always

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "config/config.h"
 
@@ -56,6 +57,27 @@ static dlc_status check_norms(const dlc_solver *solver) {
     return DLC_OK;
 }
 
+static int has_number(const dlc_option *option, const char *name) {
+    for (; option && option->name; option++)
+        if (strcmp(option->name, name) == 0)
+            return option->type == DLC_OPT_FLOAT;
+    return 0;
+}
+
+static dlc_status check_momentum(const dlc_solver *solver, const dlc_option *options) {
+    const char *momentum = solver->needs.momentum;
+    if (momentum && !has_number(options, momentum))
+        return fail_plugin(solver, "has no number among its options that is called as "
+                                   "it says its momentum is");
+    if (momentum || !dlc_settings_get_bool(solver->settings, "cycle_momentum"))
+        return DLC_OK;
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "%s: solver '%s' has no momentum with these settings, which could "
+                    "cycle; remove cycle_momentum",
+                    dlc_settings_where(solver->settings, "cycle_momentum"),
+                    solver->name);
+}
+
 static dlc_status check_needs(const dlc_solver *solver) {
     if (!is_rule(solver->needs.rule))
         return fail_plugin(solver, "has no rule for these settings");
@@ -99,6 +121,7 @@ dlc_status dlc_solver_make(const dlc_feature *feature, const dlc_settings *setti
     DLC_TRY(made.ops->needs(settings, &made.needs));
     made.slots = made.needs.rule ? made.needs.rule->slots : 0;
     DLC_TRY(check_needs(&made));
+    DLC_TRY(check_momentum(&made, feature->options));
     take_settings(&made);
     DLC_TRY(check_clipping(&made));
     *solver = made;
@@ -113,6 +136,22 @@ double dlc_solver_learning_rate(const dlc_solver *solver, int64_t iteration) {
     return dlc_lr_policy_rate(&solver->policy, iteration) * solver->plateau.factor;
 }
 
+/* Momentum that cycles takes the place of the setting. */
+static dlc_status ask_values(const dlc_solver *solver, int64_t iteration,
+                             dlc_rule_values *values) {
+    if (!DLC_CAN(solver->ops, values))
+        return DLC_OK;
+    if (!solver->policy.cycles_momentum)
+        return solver->ops->values(solver->settings, iteration, values);
+    double momentum = dlc_lr_policy_momentum(&solver->policy, iteration);
+    dlc_settings *settings = dlc_settings_with(solver->settings, solver->needs.momentum,
+                                               momentum);
+    dlc_status status = settings ? solver->ops->values(settings, iteration, values)
+                                 : DLC_ERR_NOMEM;
+    dlc_free(settings);
+    return status;
+}
+
 dlc_status dlc_solver_values(const dlc_solver *solver, int64_t iteration,
                              dlc_rule_values *values) {
     dlc_rule_values made = {
@@ -120,8 +159,7 @@ dlc_status dlc_solver_values(const dlc_solver *solver, int64_t iteration,
         .weight_decay = (float)solver->weight_decay,
         .l1_decay = (float)solver->l1_decay,
         .clip_value = (float)solver->clip_value};
-    if (DLC_CAN(solver->ops, values))
-        DLC_TRY(solver->ops->values(solver->settings, iteration, &made));
+    DLC_TRY(ask_values(solver, iteration, &made));
     *values = made;
     return DLC_OK;
 }

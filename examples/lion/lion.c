@@ -21,6 +21,7 @@ static dlc_status lion_needs(const dlc_settings *settings, dlc_solver_needs *nee
     needs->rule = &lion;
     needs->slot_name[0] = "momentum";
     needs->slot_saved = 1u << 0;
+    needs->momentum = "beta1";
     return DLC_OK;
 }
 

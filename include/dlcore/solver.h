@@ -46,6 +46,10 @@ typedef struct dlc_solver_needs {
      * step (LAMB). Both have the same slots. */
     const dlc_rule *direction;
 
+    /* Optional. The option, a number, that is its momentum. A schedule may replace it:
+     * `values` then reads what it is in this iteration. */
+    const char *momentum;
+
     /* The state that is kept for each weight, for each of the rule's slots. */
     const char *slot_name[DLC_MAX_SLOTS]; /* constant; the name in a checkpoint */
     float slot_initial[DLC_MAX_SLOTS];    /* the value at the start */

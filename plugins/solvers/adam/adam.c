@@ -30,6 +30,7 @@ static dlc_status adam_needs(const dlc_settings *settings, dlc_solver_needs *fou
     if (found->rule == &amsgrad)
         found->slot_name[LARGEST] = "largest_second_moment";
     found->slot_saved = (1u << found->rule->slots) - 1;
+    found->momentum = "beta1";
     return DLC_OK;
 }
 

@@ -38,6 +38,7 @@ static dlc_status lamb_needs(const dlc_settings *settings, dlc_solver_needs *fou
     found->slot_name[SECOND] = "second_moment";
     found->slot_name[DIRECTION] = "direction"; /* not saved: of one iteration */
     found->slot_saved = 1u << FIRST | 1u << SECOND;
+    found->momentum = "beta1";
     return DLC_OK;
 }
 

@@ -23,6 +23,7 @@ static dlc_status lars_needs(const dlc_settings *settings, dlc_solver_needs *fou
     found->norms = DLC_NORMS_GRADIENT;
     found->slot_name[VELOCITY] = "momentum";
     found->slot_saved = 1u << VELOCITY;
+    found->momentum = "momentum";
     return DLC_OK;
 }
 

@@ -31,8 +31,10 @@ static dlc_status rmsprop_needs(const dlc_settings *settings, dlc_solver_needs *
     found->slot_name[SQUARES] = "mean_of_squares";
     if (centered)
         found->slot_name[MEAN] = "mean";
-    if (has_momentum)
+    if (has_momentum) {
         found->slot_name[found->rule->slots - 1] = "momentum";
+        found->momentum = "momentum";
+    }
     found->slot_saved = (1u << found->rule->slots) - 1;
     return DLC_OK;
 }

@@ -51,6 +51,7 @@ static dlc_status sgd_needs(const dlc_settings *settings, dlc_solver_needs *need
     needs->rule = rules[torch][host->get_bool(settings, "nesterov") != 0];
     needs->slot_name[VELOCITY] = torch ? "momentum_buffer" : "momentum";
     needs->slot_saved = 1u << VELOCITY;
+    needs->momentum = "momentum";
     return DLC_OK;
 }
 

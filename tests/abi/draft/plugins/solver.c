@@ -21,6 +21,7 @@ static dlc_status solver_needs(const dlc_settings *settings, dlc_solver_needs *n
     needs->rule = &update;
     needs->slot_name[VELOCITY] = "velocity";
     needs->slot_saved = 1u << VELOCITY;
+    needs->momentum = "momentum";
     return DLC_OK;
 }
 

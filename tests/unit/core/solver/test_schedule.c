@@ -22,10 +22,20 @@ typedef struct fixture {
 
 static fixture r;
 
+/* Options of a solver beside the core's, or these alone; and its needs. */
+static const dlc_option *table = dlc_solver_options;
+static const char *momentum_name;
+
+static void no_rule(const dlc_rule_step *step, size_t n, const float *gradient,
+                    float *const *slots, float *weight) {
+    (void)step, (void)n, (void)gradient, (void)slots, (void)weight;
+}
+
 /* Reads settings "solver.KEY=VALUE". */
 static void open_settings(const char *const *sets, size_t count) {
     static const char *const reserved[] = {"solver", NULL};
-    static const dlc_option *const tables[] = {dlc_solver_options};
+    const dlc_option *const tables[] = {dlc_solver_options, table};
+    size_t used = table == dlc_solver_options ? 1 : 2;
     r = (fixture){.job = {.max_iterations = -1,
                           .epoch_iterations = 100,
                           .batch = 64,
@@ -33,7 +43,7 @@ static void open_settings(const char *const *sets, size_t count) {
     ck_assert_int_eq(
         dlc_config_load(NULL, reserved, sets, count, &r.problems, &r.config), DLC_OK);
     ck_assert_int_eq(
-        dlc_settings_make(r.config, "solver", tables, 1, &r.problems, &r.settings),
+        dlc_settings_make(r.config, "solver", tables, used, &r.problems, &r.settings),
         DLC_OK);
     ck_assert_msg(dlc_problems_report(&r.problems) == DLC_OK, "%s", dlc_detail());
 }
@@ -220,6 +230,127 @@ START_TEST(one_cycle) {
     expect(0, 1);
     expect(5, 0.5);
     close_settings();
+}
+END_TEST
+
+/* ---- Momentum ----------------------------------------------------------------- */
+
+/* torch.optim.lr_scheduler.OneCycleLR with anneal_strategy = cos and two phases, as its
+ * documentation and source say: from `start` to `top` and to `end`. */
+static double torch_cycle(double at, double total_steps, double pct_start, double start,
+                          double top, double end) {
+    double rise = pct_start * total_steps - 1, last = total_steps - 1;
+    int falls = at > rise;
+    double from = falls ? top : start, to = falls ? end : top;
+    double pct = falls ? (at - rise) / (last - rise) : at / rise;
+    return to + (from - to) / 2 * (1 + cos(M_PI * pct));
+}
+
+enum { CYCLE = 80, RISE = 24 };
+/* PyTorch reaches the ends of both phases one step earlier than the fractions say. */
+static const double total_steps = CYCLE + 1, pct_start = (RISE + 1.0) / (CYCLE + 1);
+
+static void expect_near(int64_t i, double got, double value, double tolerance) {
+    ck_assert_msg(fabs(got - value) <= tolerance * value,
+                  "iteration %lld: %.17g, expected %.17g", (long long)i, got, value);
+}
+
+START_TEST(momentum_as_in_pytorch) {
+    OPEN("solver.policy=one_cycle", "solver.learning_rate=0.4",
+         "solver.min_learning_rate=0.001", "solver.cycle_momentum=yes",
+         "solver.base_momentum=0.8", "solver.max_momentum=0.97");
+    r.job.max_iterations = CYCLE;
+    begin();
+    for (int64_t i = 0; i <= CYCLE; i++) {
+        double at = (double)i;
+        expect_near(i, rate(i),
+                    torch_cycle(at, total_steps, pct_start, 0.4 / 25, 0.4, 0.001),
+                    1e-12);
+        expect_near(i, dlc_lr_policy_momentum(&r.policy, i),
+                    torch_cycle(at, total_steps, pct_start, 0.97, 0.8, 0.97), 1e-12);
+    }
+    close_settings();
+}
+END_TEST
+
+static dlc_status inertia_needs(const dlc_settings *settings, dlc_solver_needs *needs) {
+    static const dlc_rule rule = {.size = sizeof rule, .run = no_rule};
+    (void)settings;
+    needs->rule = &rule;
+    needs->momentum = momentum_name;
+    return DLC_OK;
+}
+
+static dlc_status inertia_values(const dlc_settings *settings, int64_t iteration,
+                                 dlc_rule_values *values) {
+    (void)iteration;
+    values->own[0] = (float)dlc_settings_get_float(settings, "inertia");
+    values->own[1] = (float)dlc_settings_get_float(settings, "learning_rate");
+    return DLC_OK;
+}
+
+static const dlc_option inertia_options[] = {
+    DLC_FLOAT("inertia", "0.9", 0, 1, "momentum"),
+    DLC_INT("whole", "3", 0, 9, "no momentum"),
+    DLC_OPTIONS_END,
+};
+static const dlc_solver_ops inertia_ops = {
+    .size = sizeof inertia_ops, .needs = inertia_needs, .values = inertia_values};
+static const dlc_feature inertia = {.size = sizeof inertia,
+                                    .kind = DLC_KIND_SOLVER,
+                                    .name = "inertia",
+                                    .options = inertia_options,
+                                    .ops = &inertia_ops};
+
+static void open_inertia(const char *name, const char *const *sets, size_t count) {
+    momentum_name = name;
+    table = inertia_options;
+    open_settings(sets, count);
+    table = dlc_solver_options;
+}
+
+/* The rule gets what the schedule says instead of the setting. */
+START_TEST(momentum_is_replaced) {
+    for (int cycles = 0; cycles < 2; cycles++) {
+        const char *const sets[] = {"solver.policy=one_cycle",
+                                    cycles ? "solver.cycle_momentum=yes"
+                                           : "solver.cycle_momentum=no"};
+        dlc_solver solver;
+        open_inertia("inertia", sets, 2);
+        ck_assert_msg(dlc_solver_make(&inertia, r.settings, &solver) == DLC_OK, "%s",
+                      dlc_detail());
+        r.job.max_iterations = CYCLE;
+        ck_assert_int_eq(dlc_solver_set_schedule(&solver, &r.job), DLC_OK);
+        for (int64_t i = 0; i <= CYCLE; i++) {
+            dlc_rule_values values;
+            ck_assert_int_eq(dlc_solver_values(&solver, i, &values), DLC_OK);
+            double momentum = torch_cycle((double)i, total_steps, pct_start, 0.95, 0.85,
+                                          0.95);
+            expect_near(i, (double)values.own[0], cycles ? momentum : 0.9, 1e-7);
+            expect_near(i, (double)values.own[1], 0.01, 1e-7);
+        }
+        close_settings();
+    }
+}
+END_TEST
+
+START_TEST(momentum_is_checked) {
+    static const char *const sets[] = {"solver.policy=one_cycle",
+                                       "solver.cycle_momentum=yes"};
+    static const struct {
+        const char *name, *says;
+        dlc_status status;
+    } cases[] = {{NULL, "solver 'inertia' has no momentum", DLC_ERR_CONFIG},
+                 {"whole", "has no number among its options", DLC_ERR_PLUGIN},
+                 {"learning", "has no number among its options", DLC_ERR_PLUGIN}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        dlc_solver solver;
+        open_inertia(cases[i].name, sets, 2);
+        ck_assert_int_eq(dlc_solver_make(&inertia, r.settings, &solver),
+                         cases[i].status);
+        ck_assert_msg(strstr(dlc_detail(), cases[i].says) != NULL, "%s", dlc_detail());
+        close_settings();
+    }
 }
 END_TEST
 
@@ -420,6 +551,11 @@ static const struct {
     {{"solver.policy=one_cycle", "solver.warmup=5"}, "a rise of its own"},
     {{"solver.policy=one_cycle", "solver.warmup_epochs=0.5"}, "a rise of its own"},
     {{"solver.policy=plateau", "solver.gamma=1"}, "needs a gamma below 1"},
+    {{"solver.policy=cosine", "solver.cycle_momentum=yes"},
+     "cycle_momentum needs policy = one_cycle"},
+    {{"solver.policy=one_cycle", "solver.cycle_momentum=yes",
+      "solver.base_momentum=0.96"},
+     "base_momentum is more than max_momentum"},
 };
 
 START_TEST(refuses) {
@@ -512,6 +648,9 @@ int main(void) {
     tcase_add_test(all, cosine);
     tcase_add_test(all, restarts);
     tcase_add_test(all, one_cycle);
+    tcase_add_test(all, momentum_as_in_pytorch);
+    tcase_add_test(all, momentum_is_replaced);
+    tcase_add_test(all, momentum_is_checked);
     tcase_add_test(all, plateau);
     tcase_add_test(all, plateau_is_saved);
     tcase_add_test(all, other_policies_have_no_plateau);
