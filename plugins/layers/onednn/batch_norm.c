@@ -14,8 +14,7 @@
 enum { STREAM_BYTES = 8 << 20 };
 
 typedef struct batch_norm {
-    dlc_layer head;
-    norm_settings how;
+    norm_layer base;
     channel_view view;
     const channel_kernels *kernels;
     const dlc_layout *layout;
@@ -23,32 +22,11 @@ typedef struct batch_norm {
 } batch_norm;
 
 static int training(const batch_norm *norm) {
-    return norm->head.phase == DLC_PHASE_TRAIN;
-}
-
-/* Are mean and variance computed from the batch? And from that of several ranks? */
-static int by_batch(const batch_norm *norm) {
-    return norm_by_batch(&norm->head, &norm->how);
-}
-
-static int by_group(const batch_norm *norm) {
-    return norm_by_group(&norm->head, &norm->how);
+    return norm->base.head.phase == DLC_PHASE_TRAIN;
 }
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    dlc_status status = layer_alloc(args, sizeof(batch_norm), out);
-    if (status == DLC_OK)
-        norm_read(*out, args->settings, &((batch_norm *)*out)->how);
-    return status;
-}
-
-static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    return norm_infer(layer, &((batch_norm *)layer)->how, shapes);
-}
-
-static dlc_status fuse(dlc_layer *layer, const dlc_feature *next,
-                       const dlc_settings *settings) {
-    return norm_fuse(&((batch_norm *)layer)->how, next, settings);
+    return norm_layer_alloc(args, sizeof(batch_norm), out);
 }
 
 /* ---- Memory layout of the channels ---------------------------------------------- */
@@ -152,7 +130,7 @@ static int may_stream(const channel_view *view, const channel_kernels *kernels,
 
 /* Workspace: mean and 1 / deviation of the batch, and the samples of a group. */
 static size_t statistics_bytes(const batch_norm *norm) {
-    return round64((size_t)norm->how.channels * sizeof(float));
+    return round64((size_t)norm->base.how.channels * sizeof(float));
 }
 
 /* Scratch memory: sums of chunks, then the blocks of a group. */
@@ -170,7 +148,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
             return host->fail(DLC_ERR_INTERNAL, "layer '%s': it cannot read %s",
                               layer->name, layout_name(layout));
     }
-    dlc_status status = layout ? norm_check_batch(layer, &norm->how, &in->shape)
+    dlc_status status = layout ? norm_check_batch(&norm->base, &in->shape)
                                : DLC_ERR_NOMEM;
     if (status != DLC_OK)
         return status;
@@ -181,20 +159,20 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
         layout_set(&memory->in[i], layout);
         memory->in_place |= 1ull << i;
     }
-    if (norm->how.fused_sum &&
+    if (norm->base.how.fused_sum &&
         training(norm)) /* backward: the gradient of the sum stays in place */
         memory->in_place = 1ull << 1;
     layout_set(&memory->out[0], layout);
     memory->scratch_bytes = channels_space(&norm->view);
     if (!training(norm))
         return DLC_OK;
-    if (by_group(norm))
+    if (norm_by_group(&norm->base))
         memory->scratch_bytes = sums_bytes(norm) +
                                 norm_group_bytes(layer->group,
-                                                 (size_t)norm->how.channels);
-    memory->reads_in = norm_reads_in(layer, &norm->how);
-    memory->reads_out = norm_reads_out(layer, &norm->how);
-    if (by_batch(norm))
+                                                 (size_t)norm->base.how.channels);
+    memory->reads_in = norm_reads_in(&norm->base);
+    memory->reads_out = norm_reads_out(&norm->base);
+    if (norm_by_batch(&norm->base))
         memory->workspace_bytes = 2 * statistics_bytes(norm) + sizeof(double);
     return DLC_OK;
 }
@@ -214,25 +192,25 @@ typedef struct pass {
 } pass;
 
 static pass pass_of(const batch_norm *norm, const dlc_layer_run *run) {
-    int first = norm->how.affine ? 2 : 0;
+    int first = norm->base.how.affine ? 2 : 0;
     pass p = {.norm = norm,
               .run = run,
               .running_mean = run->param[first],
               .running_variance = run->param[first + 1]};
-    if (by_batch(norm)) {
+    if (norm_by_batch(&norm->base)) {
         p.mean = run->workspace;
         p.inverse = at_offset(run->workspace, statistics_bytes(norm));
         p.samples = at_offset(run->workspace, 2 * statistics_bytes(norm));
     }
-    if (by_group(norm))
-        p.group = (norm_group){.ranks = norm->head.group,
-                               .channels = (size_t)norm->how.channels,
+    if (norm_by_group(&norm->base))
+        p.group = (norm_group){.ranks = norm->base.head.group,
+                               .channels = (size_t)norm->base.how.channels,
                                .blocks = at_offset(run->scratch, sums_bytes(norm))};
     return p;
 }
 
 static float inverse_of(const batch_norm *norm, double variance) {
-    return (float)(1 / sqrt(variance + (double)norm->how.epsilon));
+    return (float)(1 / sqrt(variance + (double)norm->base.how.epsilon));
 }
 
 /* 1 / deviation of a channel, of the batch or of the running averages. */
@@ -247,7 +225,7 @@ static void values_set(const pass *p, size_t channel, size_t i, float mean,
     void *const *param = p->run->param;
     values->mean[i] = mean;
     values->factor[i] = inverse;
-    if (!p->norm->how.affine)
+    if (!p->norm->base.how.affine)
         return;
     values->factor[i] = ((const float *)param[0])[channel] * inverse;
     values->add[i] = ((const float *)param[1])[channel];
@@ -271,7 +249,7 @@ static void no_statistics(const void *user, size_t group, int keeps, const doubl
 
 /* The statistics of this rank's numbers of channel i of a group of channels. */
 static moments own_moments(const pass *p, const double *sums, size_t i) {
-    double samples = (double)p->norm->how.samples, mean = sums[i] / samples;
+    double samples = (double)p->norm->base.how.samples, mean = sums[i] / samples;
     return moments_of(samples, mean,
                       sums[p->norm->view.group + i] / samples - mean * mean);
 }
@@ -279,7 +257,7 @@ static moments own_moments(const pass *p, const double *sums, size_t i) {
 /* Keeps the statistics of a channel, and updates its running averages. The variance
  * kept there is the unbiased estimate, as in Caffe. */
 static void keep_statistics(const pass *p, size_t c, moments m) {
-    float old = p->norm->how.momentum, now = 1 - old;
+    float old = p->norm->base.how.momentum, now = 1 - old;
     p->mean[c] = (float)m.mean;
     p->inverse[c] = inverse_of(p->norm, moments_variance(m));
     p->running_mean[c] = old * p->running_mean[c] + now * (float)m.mean;
@@ -308,14 +286,14 @@ static void give_moments(const void *user, size_t group, int keeps, const double
     (void)values;
     for (size_t i = 0; keeps && i < channel_count(&p->norm->view, group); i++) {
         size_t c = group * p->norm->view.group + i;
-        moments_put(p->own, p->norm->how.channels, (long long)c,
+        moments_put(p->own, p->norm->base.how.channels, (long long)c,
                     own_moments(p, sums, i));
     }
 }
 
 static channel_task task_of(const batch_norm *norm, const dlc_layer_run *run) {
     return (channel_task){.view = &norm->view,
-                          .limit = relu_bounds(&norm->how.relu),
+                          .limit = relu_bounds(&norm->base.how.relu),
                           .stream = norm->stream,
                           .x = run->in[0]};
 }
@@ -345,17 +323,17 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const batch_norm *norm = (const batch_norm *)layer;
     pass p = pass_of(norm, run);
     channel_task task = task_of(norm, run);
-    int known = !by_batch(norm) || run->recompute;
-    if (by_group(norm) && !known) {
+    int known = !norm_by_batch(&norm->base) || run->recompute;
+    if (norm_by_group(&norm->base) && !known) {
         dlc_status status = find_group_statistics(&p, &task);
         if (status != DLC_OK || run->empty)
             return status;
         known = 1;
     }
     if (!known && p.samples)
-        *p.samples = (double)norm->how.samples;
+        *p.samples = (double)norm->base.how.samples;
     task.y = run->out[0];
-    task.other = norm->how.fused_sum ? run->in[1] : NULL;
+    task.other = norm->base.how.fused_sum ? run->in[1] : NULL;
     const channel_passes passes = {.task = &task,
                                    .first = known ? NULL : norm->kernels->sum,
                                    .second = norm->kernels->apply,
@@ -377,7 +355,7 @@ static void slopes_set(const pass *p, size_t c, size_t i, double first, double s
 /* Computes the gradients of the parameters, of this rank's samples. */
 static void param_gradients(const pass *p, size_t c, double first, double second) {
     void *const *param_diff = p->run->param_diff;
-    if (!p->norm->how.affine || p->norm->head.frozen)
+    if (!p->norm->base.how.affine || p->norm->base.head.frozen)
         return;
     ((float *)param_diff[0])[c] = (float)(second * (double)inverse_at(p, c));
     ((float *)param_diff[1])[c] = (float)first;
@@ -389,7 +367,7 @@ static void take_gradients(const void *user, size_t group, int keeps,
     const channel_view *view = &p->norm->view;
     for (size_t i = 0; i < channel_count(view, group); i++) {
         size_t c = group * view->group + i;
-        if (by_batch(p->norm))
+        if (norm_by_batch(&p->norm->base))
             slopes_set(p, c, i, sums[i], sums[view->group + i], values);
         if (keeps)
             param_gradients(p, c, sums[i], sums[view->group + i]);
@@ -427,14 +405,14 @@ static void values_total(const void *user, size_t group, channel_values *values)
  * Without the input the gradient before the activation is computed in the same way. */
 static void residual_backward(const batch_norm *norm, const dlc_layer_run *run,
                               channel_task *task) {
-    int reads_in = norm_reads_in(&norm->head, &norm->how);
-    int is_wanted = norm->how.fused_sum && run->in_diff[1];
+    int reads_in = norm_reads_in(&norm->base);
+    int is_wanted = norm->base.how.fused_sum && run->in_diff[1];
     void *other_diff = is_wanted ? run->in_diff[1] : run->out_diff[0];
     if (!reads_in)
         task->x = run->out_diff[0]; /* the kernels multiply it by 0 */
-    if (!norm->how.fused_sum && reads_in)
+    if (!norm->base.how.fused_sum && reads_in)
         return;
-    if (!norm->how.relu.on && other_diff == run->out_diff[0])
+    if (!norm->base.how.relu.on && other_diff == run->out_diff[0])
         return;
     task->other_diff = other_diff;
     task->y = run->out[0];
@@ -474,11 +452,11 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     task.out_diff = run->out_diff[0];
     task.in_diff = run->in_diff[0];
     residual_backward(norm, run, &task);
-    if (by_group(norm) && task.in_diff)
+    if (norm_by_group(&norm->base) && task.in_diff)
         return backward_group(&p, &task);
     if (run->empty)
         return DLC_OK;
-    int sums = norm_reads_in(layer, &norm->how) || task.other_diff;
+    int sums = norm_reads_in(&norm->base) || task.other_diff;
     const channel_passes passes = {.task = &task,
                                    .first = sums ? kernels->sum_back : NULL,
                                    .second = task.in_diff ? kernels->apply_back : NULL,
@@ -492,8 +470,8 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const batch_norm *norm = (const batch_norm *)layer;
     (void)snprintf(text, bytes, "own:%s %s%s%s%s", norm->kernels->name,
-                   layout_name(norm->layout), norm->how.fused_sum ? " +sum" : "",
-                   relu_text(&norm->how.relu), norm_statistics_text(layer, &norm->how));
+                   layout_name(norm->layout), norm->base.how.fused_sum ? " +sum" : "",
+                   relu_text(&norm->base.how.relu), norm_statistics_text(&norm->base));
 }
 
 const dlc_layer_ops batch_norm_ops = {
@@ -501,8 +479,8 @@ const dlc_layer_ops batch_norm_ops = {
     .family = &onednn_family,
     .create = create,
     .destroy = layer_free,
-    .infer = infer,
-    .fuse = fuse,
+    .infer = norm_infer,
+    .fuse = norm_fuse,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

@@ -4,42 +4,25 @@
 
 #include <string.h>
 
-typedef struct flatten {
-    axis_layer head;
-    size_t bytes;
-} flatten;
-
-static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    return axis_layer_alloc(args, sizeof(flatten), out);
-}
-
-static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
-    memory->in[0].layout = memory->out[0].layout = NULL;
-    memory->in[0].bytes = memory->out[0].bytes = 0;
-    ((flatten *)layer)->bytes = dlc_tensor_bytes(&memory->in[0]);
-    memory->in_place = 1;
-    return DLC_OK;
-}
-
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     if (run->in[0] != run->out[0])
-        memcpy(run->out[0], run->in[0], ((const flatten *)layer)->bytes);
+        memcpy(run->out[0], run->in[0], ((const axis_layer *)layer)->bytes);
     return DLC_OK;
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     if (run->in_diff[0] && run->in_diff[0] != run->out_diff[0])
-        memcpy(run->in_diff[0], run->out_diff[0], ((const flatten *)layer)->bytes);
+        memcpy(run->in_diff[0], run->out_diff[0], ((const axis_layer *)layer)->bytes);
     return DLC_OK;
 }
 
 const dlc_layer_ops flatten_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &onednn_family,
-    .create = create,
+    .create = axis_layer_create,
     .destroy = layer_free,
     .infer = flatten_infer,
-    .prepare = prepare,
+    .prepare = flatten_prepare,
     .forward = forward,
     .backward = backward,
     .describe = describe_own,

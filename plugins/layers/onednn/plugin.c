@@ -16,64 +16,10 @@ static dlc_status load(const dlc_host *given) {
     return DLC_OK;
 }
 
-#define LAYER(name_, options_, caps_, help_) \
-    { \
-        .size = sizeof(dlc_feature), .kind = DLC_KIND_LAYER, .name = #name_, \
-        .help = (help_), .device = "cpu", .caps = (caps_), .options = (options_), \
-        .ops = &name_##_ops \
-    }
-
-/* Element-wise, and cheap enough to recompute. */
-#define POINTWISE (DLC_LAYER_POINTWISE | DLC_LAYER_RECOMPUTABLE | DLC_LAYER_BF16)
-
-/* Layers with weights, whose two backward passes are separate primitives. */
-#define WEIGHTED \
-    (DLC_LAYER_BF16 | DLC_LAYER_SPLIT_BACKWARD | DLC_LAYER_CHANNEL_PARALLEL)
-
-/* A score for each class compared with the label. */
-#define CLASSIFIES (DLC_LAYER_METRIC | DLC_LAYER_CLASSIFIES)
-
-static const dlc_feature features[] = {
-    LAYER(convolution, convolution_options, WEIGHTED,
-          "filters that slide over the image"),
-    LAYER(inner_product, inner_product_options, WEIGHTED,
-          "each output is a weighted sum of all inputs of its sample"),
-    LAYER(pooling, pooling_options, DLC_LAYER_RECOMPUTABLE | DLC_LAYER_BF16,
-          "maximum or average of each window"),
-    LAYER(relu, relu_options, POINTWISE, "max(0, x), or a smaller slope below zero"),
-    LAYER(sigmoid, NULL, POINTWISE, "1 / (1 + exp(-x))"),
-    LAYER(tanh, NULL, POINTWISE, "hyperbolic tangent"),
-    LAYER(elu, elu_options, POINTWISE, "x, below zero alpha * (exp(x) - 1)"),
-    LAYER(gelu, gelu_options, POINTWISE,
-          "x times the normal distribution's share below x"),
-    LAYER(swish, swish_options, POINTWISE, "x * sigmoid(beta * x)"),
-    LAYER(softplus, NULL, POINTWISE, "log(1 + exp(x))"),
-    LAYER(mish, NULL, POINTWISE, "x * tanh(log(1 + exp(x)))"),
-    LAYER(hardswish, NULL, POINTWISE, "x * min(max(x + 3, 0), 6) / 6"),
-    LAYER(clip, clip_options, POINTWISE, "x, held between min and max"),
-    LAYER(abs, NULL, POINTWISE, "absolute value"),
-    LAYER(lrn, lrn_options, DLC_LAYER_RECOMPUTABLE | DLC_LAYER_BF16,
-          "divide each element by the strength of its neighbourhood"),
-    LAYER(batch_norm, batch_norm_options, DLC_LAYER_RECOMPUTABLE | DLC_LAYER_BF16,
-          "normalize each channel to mean 0 and variance 1 over the batch"),
-    LAYER(scale, scale_options, 0, "each channel times a trained number"),
-    LAYER(dropout, dropout_options, DLC_LAYER_SAMPLEWISE,
-          "zero elements at random while training"),
-    LAYER(concat, concat_options, DLC_LAYER_RECOMPUTABLE | DLC_LAYER_BF16,
-          "concatenate inputs along one axis"),
-    LAYER(eltwise, eltwise_options,
-          DLC_LAYER_BINARY | DLC_LAYER_RECOMPUTABLE | DLC_LAYER_BF16,
-          "sum, product or maximum of inputs of one shape"),
-    LAYER(flatten, flatten_options, DLC_LAYER_SAMPLEWISE,
-          "merge several dimensions into one"),
-    LAYER(softmax, softmax_options, 0,
-          "turn scores into probabilities that add up to 1"),
-    LAYER(softmax_loss, softmax_loss_options, CLASSIFIES | DLC_LAYER_LOSS,
-          "cross entropy of softmax(scores) and labels; inputs: scores, labels"),
-    LAYER(accuracy, accuracy_options, CLASSIFIES | DLC_LAYER_TEST_ONLY,
-          "fraction of samples whose label scores best; inputs: scores, labels"),
-    DLC_FEATURES_END,
-};
+#define LAYER_DEVICE "cpu"
+#define SIXTEEN DLC_LAYER_BF16
+#define SIXTEEN_MORE 0
+#include "../shared/features.h"
 
 DLC_EXPORT const dlc_plugin dlc_plugin_v0 = {
     .size = sizeof(dlc_plugin),

@@ -69,6 +69,10 @@ dlc_status axis_layer_alloc(const dlc_layer_args *args, size_t bytes,
     return status;
 }
 
+dlc_status axis_layer_create(const dlc_layer_args *args, dlc_layer **layer) {
+    return axis_layer_alloc(args, sizeof(axis_layer), layer);
+}
+
 dlc_status concat_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     int axis = ((const axis_layer *)layer)->axis;
     if (shapes->inputs < 1)
@@ -111,6 +115,14 @@ dlc_status flatten_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
         outer *= out.dims[d] = in->dims[d];
     out.dims[axis] = dlc_shape_count(in) / outer;
     shapes->out[0].shape = out;
+    return DLC_OK;
+}
+
+dlc_status flatten_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
+    memory->in[0].layout = memory->out[0].layout = NULL;
+    memory->in[0].bytes = memory->out[0].bytes = 0;
+    ((axis_layer *)layer)->bytes = dlc_tensor_bytes(&memory->in[0]);
+    memory->in_place = 1;
     return DLC_OK;
 }
 

@@ -23,12 +23,16 @@ int eltwise_is_sum(const dlc_feature *next, const dlc_settings *settings);
 typedef struct axis_layer {
     dlc_layer head;
     int axis;
+    size_t bytes; /* of a tensor; set by flatten_prepare */
 } axis_layer;
 
 dlc_status axis_layer_alloc(const dlc_layer_args *args, size_t bytes,
                             dlc_layer **layer);
+dlc_status axis_layer_create(const dlc_layer_args *args, dlc_layer **layer);
 dlc_status concat_infer(dlc_layer *layer, dlc_layer_shapes *shapes);
 dlc_status flatten_infer(dlc_layer *layer, dlc_layer_shapes *shapes);
+/* In plain layout nothing has to be moved; axis_layer.bytes otherwise. */
+dlc_status flatten_prepare(dlc_layer *layer, dlc_layer_memory *memory);
 dlc_status softmax_infer(dlc_layer *layer, dlc_layer_shapes *shapes);
 
 #endif
