@@ -19,7 +19,6 @@ enum { SLOT = 8192 }; /* most bytes of a rank in an all-gather */
 struct group_state {
     atomic_uint arrived[2]; /* ranks at the barrier; the two take turns */
     atomic_uint turn;
-    atomic_int ending;
     atomic_ullong dead; /* set of ranks */
     char slot[GROUP_MOST][SLOT];
 };
@@ -32,7 +31,7 @@ static void nap(void) {
 /* ---- Services --------------------------------------------------------------- */
 
 static dlc_status is_ending(const suite_member *member) {
-    if (atomic_load(&member->state->ending) || atomic_load(&member->state->dead))
+    if (atomic_load(&member->state->dead))
         return dlc_fail(DLC_ERR_PEER, "the job is ending");
     return DLC_OK;
 }
@@ -79,10 +78,6 @@ static dlc_status oob_all_gather(void *job, const void *mine, size_t bytes, void
     for (int32_t r = 0; r < member->ranks; r++)
         memcpy((char *)all + (size_t)r * bytes, state->slot[r], bytes);
     return barrier(member) ? DLC_OK : is_ending(member);
-}
-
-void suite_group_end_job(suite_member *member) {
-    atomic_store(&member->state->ending, 1);
 }
 
 void suite_group_delay(const suite_member *member, int32_t turn) {

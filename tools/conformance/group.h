@@ -38,9 +38,6 @@ void suite_group_arguments(suite_run *run, int32_t ranks, int32_t nodes,
 /* Waits for all ranks of the group, without using the transport. */
 void suite_group_barrier(suite_member *member);
 
-/* Makes dlc_transport_args.check fail from now on, on all ranks. */
-void suite_group_end_job(suite_member *member);
-
 /* Sleeps for up to 2 ms, a time that differs between ranks and between calls. */
 void suite_group_delay(const suite_member *member, int32_t turn);
 
