@@ -6,11 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
-#else
-#define CLONES
-#endif
+#include "data/clones.h"
 
 /* Floats that are added at a time; as many beyond a row may be touched. */
 enum { BLOCK = 32 };

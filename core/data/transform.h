@@ -109,9 +109,9 @@ dlc_status dlc_transforms_plan(const dlc_transforms *list, uint64_t seed,
                                dlc_transform_plan *plan);
 
 /* Applies the list to an image that covers the plan's region at its scale or a larger
- * one. Its pixels may be changed. Writes C x H x W values of `type` to `out`: DLC_F32
- * normalized, or DLC_U8, where dlc_transforms_mean and _scale are the caller's to
- * apply; U8 needs an image of bytes. DLC_ERR_NOMEM. */
+ * one, whose pixels stay as they are. Writes C x H x W values of `type` to `out`:
+ * DLC_F32 normalized, or DLC_U8, where dlc_transforms_mean and _scale are the caller's
+ * to apply; U8 needs an image of bytes. DLC_ERR_NOMEM. */
 dlc_status dlc_transforms_apply(const dlc_transforms *list,
                                 const dlc_transform_plan *plan, const dlc_image *image,
                                 dlc_transform_scratch *scratch, dlc_dtype type,

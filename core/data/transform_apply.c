@@ -85,11 +85,13 @@ void dlc_work_take(dlc_transform_work *work, const dlc_image *image) {
     work->at = image->pixels == work->scratch->memory[0] ? 0 : 1;
 }
 
-dlc_status dlc_work_interleave(dlc_transform_work *work) {
+static int is_interleaved(const dlc_image *image) {
+    return image->channel == 1 && image->column == image->channels;
+}
+
+static dlc_status copy_interleaved(dlc_transform_work *work) {
     const dlc_image *from = &work->image;
     dlc_image made;
-    if (from->channel == 1 && from->column == from->channels)
-        return DLC_OK;
     DLC_TRY(dlc_work_make(work, from->height, from->width, 0, &made));
     uint8_t *to = made.pixels;
     for (int64_t row = 0; row < from->height; row++) {
@@ -103,6 +105,15 @@ dlc_status dlc_work_interleave(dlc_transform_work *work) {
     made.scale = from->scale;
     dlc_work_take(work, &made);
     return DLC_OK;
+}
+
+dlc_status dlc_work_interleave(dlc_transform_work *work) {
+    return is_interleaved(&work->image) ? DLC_OK : copy_interleaved(work);
+}
+
+dlc_status dlc_work_own(dlc_transform_work *work) {
+    int own = work->at >= 0 && is_interleaved(&work->image);
+    return own ? DLC_OK : copy_interleaved(work);
 }
 
 /* ---- The list ---------------------------------------------------------------- */

@@ -5,6 +5,8 @@
 
 #include "base/random.h"
 #include "config/value.h"
+#include "data/affine.h"
+#include "data/color.h"
 #include "data/transform.h"
 
 /* The most options of a transform. */
@@ -81,11 +83,28 @@ dlc_status dlc_work_make(dlc_transform_work *work, int64_t height, int64_t width
 void dlc_work_take(dlc_transform_work *work, const dlc_image *image);
 /* Makes the work's image interleaved, with columns from left to right. */
 dlc_status dlc_work_interleave(dlc_transform_work *work);
+/* Makes the work's image interleaved and the work's own, so that it may be changed. */
+dlc_status dlc_work_own(dlc_transform_work *work);
+/* Replaces the image by an affine map of it (transform_rotate.c). */
+dlc_status dlc_work_map(dlc_transform_work *work, const dlc_affine *affine,
+                        int bilinear);
+/* The image as floats, in the memory of dlc_work_memory, and back (transform_color.c).
+ */
+dlc_status dlc_work_load_color(const dlc_transform_work *work, dlc_color *color);
+dlc_status dlc_work_store_color(dlc_transform_work *work, const dlc_color *color);
 /* Memory for anything else, until the next call; NULL with the detail set. */
 void *dlc_work_memory(const dlc_transform_work *work, size_t bytes);
 
 /* The element at a row and column of a part, channel 0. */
 void *dlc_image_at(const dlc_image *image, int64_t row, int64_t column);
+
+/* ---- Draws ---- */
+
+/* Checks an option that is a range of numbers. DLC_ERR_CONFIG. */
+dlc_status dlc_bounds_check(const dlc_step *step, int option);
+double dlc_draw_between(dlc_random *random, double least, double most);
+/* Reads the whole image, whatever part is needed. */
+dlc_rect dlc_read_whole(const dlc_step *step, const dlc_step_plan *plan);
 
 /* ---- Transforms, by file ---- */
 
@@ -116,6 +135,40 @@ void dlc_random_resized_crop_draw(const dlc_step *step, dlc_random *random,
 dlc_rect dlc_resize_reads(const dlc_step *step, const dlc_step_plan *plan);
 dlc_status dlc_resize_apply(const dlc_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work);
+
+/* transform_color.c */
+void dlc_color_jitter_draw(const dlc_step *step, dlc_random *random,
+                           dlc_step_plan *plan);
+dlc_rect dlc_color_jitter_reads(const dlc_step *step, const dlc_step_plan *plan);
+dlc_status dlc_color_jitter_apply(const dlc_step *step, const dlc_step_plan *plan,
+                                  dlc_transform_work *work);
+void dlc_lighting_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
+dlc_status dlc_lighting_apply(const dlc_step *step, const dlc_step_plan *plan,
+                              dlc_transform_work *work);
+void dlc_grayscale_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
+dlc_status dlc_grayscale_apply(const dlc_step *step, const dlc_step_plan *plan,
+                               dlc_transform_work *work);
+
+/* transform_erase.c */
+dlc_status dlc_random_erasing_check(const dlc_step *step);
+void dlc_random_erasing_draw(const dlc_step *step, dlc_random *random,
+                             dlc_step_plan *plan);
+dlc_status dlc_random_erasing_apply(const dlc_step *step, const dlc_step_plan *plan,
+                                    dlc_transform_work *work);
+void dlc_cutout_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
+dlc_status dlc_cutout_apply(const dlc_step *step, const dlc_step_plan *plan,
+                            dlc_transform_work *work);
+
+/* transform_rotate.c */
+void dlc_rotate_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
+dlc_status dlc_rotate_apply(const dlc_step *step, const dlc_step_plan *plan,
+                            dlc_transform_work *work);
+
+/* transform_randaugment.c */
+void dlc_rand_augment_draw(const dlc_step *step, dlc_random *random,
+                           dlc_step_plan *plan);
+dlc_status dlc_rand_augment_apply(const dlc_step *step, const dlc_step_plan *plan,
+                                  dlc_transform_work *work);
 
 /* transform_normalize.c */
 dlc_status dlc_normalize_check(const dlc_step *step);

@@ -3,13 +3,8 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "data/clones.h"
 #include "data/transform_kinds.h"
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
-#else
-#define CLONES
-#endif
 
 CLONES static void normalize_bytes(float *restrict to, const uint8_t *restrict from,
                                    int64_t n, float mean, float scale) {

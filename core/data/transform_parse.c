@@ -165,11 +165,15 @@ static dlc_status set_option(parser *at, dlc_step *step, size_t i, part value) {
     return status;
 }
 
-static dlc_status set_defaults(dlc_step *step) {
+/* Sets what was not given. */
+static dlc_status set_defaults(parser *at, dlc_step *step) {
     char why[WHY_BYTES];
     for (size_t i = 0; i < count_options(step->kind); i++) {
         const dlc_option *option = &step->kind->options[i];
-        if (!(step->given & 1u << i) && option->def)
+        int is_given = !!(step->given & 1u << i);
+        if (!is_given && option->flags & DLC_OPT_REQUIRED)
+            report(at, "needs %s, %s", option->name, option->help);
+        if (!is_given && option->def)
             DLC_TRY(dlc_value_parse(option, option->def, "", &step->value[i], why,
                                     sizeof why));
     }
@@ -194,7 +198,7 @@ static dlc_status parse_arguments(parser *at, part text, dlc_step *step) {
         if (option < count_options(step->kind))
             DLC_TRY(set_option(at, step, option, value));
     }
-    return set_defaults(step);
+    return set_defaults(at, step);
 }
 
 /* ---- Transforms -------------------------------------------------------------- */

@@ -26,6 +26,25 @@ int dlc_transforms_draw(const dlc_transforms *list) {
     return draw;
 }
 
+/* ---- Help for transforms ----------------------------------------------------- */
+
+dlc_status dlc_bounds_check(const dlc_step *step, int option) {
+    const double *bounds = step->value[option].list.memory;
+    if (step->value[option].list.count == 2 && bounds[0] <= bounds[1] && bounds[1] > 0)
+        return DLC_OK;
+    return dlc_fail(DLC_ERR_CONFIG, "%s is two numbers, the smaller one first",
+                    step->kind->options[option].name);
+}
+
+double dlc_draw_between(dlc_random *random, double least, double most) {
+    return least + (most - least) * (double)dlc_random_uniform(random);
+}
+
+dlc_rect dlc_read_whole(const dlc_step *step, const dlc_step_plan *plan) {
+    (void)step;
+    return (dlc_rect){0, 0, plan->in_width, plan->in_height};
+}
+
 /* ---- Shapes ------------------------------------------------------------------ */
 
 /* Fails with `status`, with the place of a transform before the detail sentence. */

@@ -47,28 +47,16 @@ void dlc_resize_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *pl
 
 /* ---- random_resized_crop ----------------------------------------------------- */
 
-static dlc_status check_bounds(const dlc_step *step, int option) {
-    const double *bounds = step->value[option].list.memory;
-    if (step->value[option].list.count == 2 && bounds[0] <= bounds[1] && bounds[1] > 0)
-        return DLC_OK;
-    return dlc_fail(DLC_ERR_CONFIG, "%s is two numbers, the smaller one first",
-                    step->kind->options[option].name);
-}
-
 dlc_status dlc_random_resized_crop_check(const dlc_step *step) {
     DLC_TRY(dlc_crop_check(step));
-    DLC_TRY(check_bounds(step, AREA));
-    return check_bounds(step, RATIO);
+    DLC_TRY(dlc_bounds_check(step, AREA));
+    return dlc_bounds_check(step, RATIO);
 }
 
 dlc_status dlc_random_resized_crop_size(const dlc_step *step, int64_t *height,
                                         int64_t *width) {
     set_size(step, height, width);
     return DLC_OK;
-}
-
-static double draw_between(dlc_random *random, double least, double most) {
-    return least + (most - least) * (double)dlc_random_uniform(random);
 }
 
 /* The whole image, or the largest part of its middle whose ratio is allowed. */
@@ -92,8 +80,8 @@ void dlc_random_resized_crop_draw(const dlc_step *step, dlc_random *random,
     const double *ratio = step->value[RATIO].list.memory;
     double pixels = (double)plan->in_height * (double)plan->in_width;
     for (int i = 0; i < TRIES; i++) {
-        double wanted = pixels * draw_between(random, scale[0], scale[1]);
-        double aspect = exp(draw_between(random, log(ratio[0]), log(ratio[1])));
+        double wanted = pixels * dlc_draw_between(random, scale[0], scale[1]);
+        double aspect = exp(dlc_draw_between(random, log(ratio[0]), log(ratio[1])));
         double width = rint(sqrt(wanted * aspect)),
                height = rint(sqrt(wanted / aspect));
         if (width < 1 || height < 1 || width > (double)plan->in_width ||

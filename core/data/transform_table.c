@@ -46,6 +46,60 @@ static const dlc_option mirror_options[] = {
     DLC_OPTIONS_END,
 };
 
+static const dlc_option rotate_options[] = {
+    DLC_OPTION("degrees", DLC_OPT_FLOAT, DLC_OPT_REQUIRED, NULL, 0, 180, NULL,
+               "the most, to either side"),
+    DLC_CHOICE("interpolation", "bilinear", "bilinear|nearest",
+               "how pixels are taken from between pixels"),
+    DLC_OPTIONS_END,
+};
+
+static const dlc_option color_jitter_options[] = {
+    DLC_FLOAT("brightness", "0", 0, 10, "factor 1 - x to 1 + x"),
+    DLC_FLOAT("contrast", "0", 0, 10, "factor 1 - x to 1 + x"),
+    DLC_FLOAT("saturation", "0", 0, 10, "factor 1 - x to 1 + x"),
+    DLC_FLOAT("hue", "0", 0, 0.5, "turns of the color wheel, -x to x"),
+    DLC_OPTIONS_END,
+};
+
+static const dlc_option lighting_options[] = {
+    DLC_FLOAT("std", "0.1", 0, 10, "deviation of the factors of the components"),
+    DLC_OPTIONS_END,
+};
+
+static const dlc_option grayscale_options[] = {
+    DLC_FLOAT("p", "1", 0, 1, "probability"),
+    DLC_OPTIONS_END,
+};
+
+#define FILL \
+    DLC_CHOICE( \
+        "fill", "mean", "mean|zero|noise", \
+        "what is put there: the mean of `normalize`, zeros before `normalize`, " \
+        "or noise with the mean and std of `normalize`")
+
+static const dlc_option random_erasing_options[] = {
+    DLC_FLOAT("p", "0.5", 0, 1, "probability"),
+    DLC_FLOATS("scale", "0.02, 0.33", 0, 1,
+               "least and largest share of the image's area"),
+    DLC_FLOATS("ratio", "0.3, 3.3", 1e-3, 1e3, "least and largest height / width"),
+    FILL,
+    DLC_OPTIONS_END,
+};
+
+static const dlc_option cutout_options[] = {
+    DLC_INT_REQUIRED("size", 1, SIDE_MAX, "side of the square"),
+    DLC_FLOAT("p", "1", 0, 1, "probability"),
+    FILL,
+    DLC_OPTIONS_END,
+};
+
+static const dlc_option rand_augment_options[] = {
+    DLC_INT("n", "2", 1, 6, "changes of an image"),
+    DLC_INT("magnitude", "9", 0, 30, "how large they are"),
+    DLC_OPTIONS_END,
+};
+
 static const dlc_option normalize_options[] = {
     DLC_FLOATS("mean", NULL, -1e30, 1e30,
                "subtracted: one value, or one per channel, in units of the samples' "
@@ -100,6 +154,53 @@ const dlc_transform dlc_transform_table[] = {
      .draw = dlc_mirror_draw,
      .reads = dlc_mirror_reads,
      .apply = dlc_mirror_apply},
+    {.name = "rotate",
+     .help = "turn the image about its center, by a random angle",
+     .options = rotate_options,
+     .flags = DLC_TRANSFORM_RANDOM,
+     .draw = dlc_rotate_draw,
+     .reads = dlc_read_whole,
+     .apply = dlc_rotate_apply},
+    {.name = "color_jitter",
+     .help = "change brightness, contrast, saturation and hue, in random order",
+     .options = color_jitter_options,
+     .flags = DLC_TRANSFORM_RANDOM | DLC_TRANSFORM_SCALABLE | DLC_TRANSFORM_COLOR,
+     .draw = dlc_color_jitter_draw,
+     .reads = dlc_color_jitter_reads,
+     .apply = dlc_color_jitter_apply},
+    {.name = "lighting",
+     .help = "add random multiples of the principal components of ImageNet's colors",
+     .options = lighting_options,
+     .flags = DLC_TRANSFORM_RANDOM | DLC_TRANSFORM_SCALABLE | DLC_TRANSFORM_COLOR,
+     .draw = dlc_lighting_draw,
+     .apply = dlc_lighting_apply},
+    {.name = "grayscale",
+     .help = "take the colors away; the channels stay",
+     .options = grayscale_options,
+     .flags = DLC_TRANSFORM_RANDOM | DLC_TRANSFORM_SCALABLE | DLC_TRANSFORM_COLOR,
+     .draw = dlc_grayscale_draw,
+     .apply = dlc_grayscale_apply},
+    {.name = "rand_augment",
+     .help = "change the image several times, each time as drawn from 14 changes of "
+             "shape and color",
+     .options = rand_augment_options,
+     .flags = DLC_TRANSFORM_RANDOM | DLC_TRANSFORM_COLOR,
+     .draw = dlc_rand_augment_draw,
+     .reads = dlc_read_whole,
+     .apply = dlc_rand_augment_apply},
+    {.name = "random_erasing",
+     .help = "erase a rectangle of random area, aspect ratio and position",
+     .options = random_erasing_options,
+     .flags = DLC_TRANSFORM_RANDOM,
+     .check = dlc_random_erasing_check,
+     .draw = dlc_random_erasing_draw,
+     .apply = dlc_random_erasing_apply},
+    {.name = "cutout",
+     .help = "erase a square around a random pixel",
+     .options = cutout_options,
+     .flags = DLC_TRANSFORM_RANDOM,
+     .draw = dlc_cutout_draw,
+     .apply = dlc_cutout_apply},
     {.name = "normalize",
      .help = "subtract a mean and divide by a standard deviation; the last of a list",
      .options = normalize_options,

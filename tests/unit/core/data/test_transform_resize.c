@@ -12,29 +12,17 @@
 #include "base/status.h"
 #include "data/transform.h"
 #include "listed.h"
-#include "pillow_resized.h"
-
-enum { WIDTH = 13, HEIGHT = 11 };
-
-/* The image of pillow.py. */
-static void make_pixels(uint8_t *pixels) {
-    uint32_t state = 1;
-    for (int i = 0; i < WIDTH * HEIGHT * 3; i++) {
-        state = (state * 1103515245u + 12345u) % 0x80000000u;
-        uint8_t value = (uint8_t)(state >> 16);
-        pixels[i] = state >> 24 & 1 ? value : value > 127 ? 255 : 0;
-    }
-}
+#include "pillow_image.h"
 
 START_TEST(as_pillow) {
     const struct resized *expected = &resized[_i];
     char text[128];
-    uint8_t pixels[WIDTH * HEIGHT * 3], got[17 * 16 * 3];
+    uint8_t pixels[PILLOW_WIDTH * PILLOW_HEIGHT * 3], got[9 * 7 * 3];
     (void)snprintf(text, sizeof text, "resize(height=%d, width=%d, interpolation=%s)",
                    expected->height, expected->width, expected->interpolation);
     dlc_transforms *list = listed(text);
-    dlc_image image = dlc_image_interleaved(pixels, 3, HEIGHT, WIDTH);
-    make_pixels(pixels);
+    dlc_image image = dlc_image_interleaved(pixels, 3, PILLOW_HEIGHT, PILLOW_WIDTH);
+    pillow_image(pixels);
     listed_apply(list, 0, &image, DLC_U8, got);
     int plane = expected->width * expected->height;
     for (int i = 0; i < plane; i++)
@@ -46,17 +34,17 @@ END_TEST
 
 /* One channel and five take other loops than three. */
 START_TEST(channels_do_not_matter) {
-    uint8_t three[WIDTH * HEIGHT * 3], other[WIDTH * HEIGHT * 5], got[5 * 7 * 6],
-        expected[3 * 7 * 6];
+    uint8_t three[PILLOW_WIDTH * PILLOW_HEIGHT * 3],
+        other[PILLOW_WIDTH * PILLOW_HEIGHT * 5], got[5 * 7 * 6], expected[3 * 7 * 6];
     int channels = _i;
-    make_pixels(three);
-    for (int i = 0; i < WIDTH * HEIGHT; i++)
+    pillow_image(three);
+    for (int i = 0; i < PILLOW_WIDTH * PILLOW_HEIGHT; i++)
         for (int c = 0; c < channels; c++)
             other[i * channels + c] = three[3 * i + c % 3];
     dlc_transforms *list = listed("resize(height=7, width=6)");
-    dlc_image image = dlc_image_interleaved(three, 3, HEIGHT, WIDTH);
+    dlc_image image = dlc_image_interleaved(three, 3, PILLOW_HEIGHT, PILLOW_WIDTH);
     listed_apply(list, 0, &image, DLC_U8, expected);
-    image = dlc_image_interleaved(other, channels, HEIGHT, WIDTH);
+    image = dlc_image_interleaved(other, channels, PILLOW_HEIGHT, PILLOW_WIDTH);
     listed_apply(list, 0, &image, DLC_U8, got);
     for (int c = 0; c < channels; c++)
         ck_assert_mem_eq(got + c * 42, expected + c % 3 * 42, 42);
@@ -75,14 +63,16 @@ START_TEST(nearest_takes_the_pixel_under_the_center) {
 END_TEST
 
 START_TEST(same_size_is_the_same_image) {
-    uint8_t pixels[WIDTH * HEIGHT * 3], got[WIDTH * HEIGHT * 3];
-    dlc_transforms *list = listed("resize(11)");
-    dlc_image image = dlc_image_interleaved(pixels, 3, HEIGHT, WIDTH);
-    make_pixels(pixels);
+    uint8_t pixels[PILLOW_WIDTH * PILLOW_HEIGHT * 3],
+        got[PILLOW_WIDTH * PILLOW_HEIGHT * 3];
+    dlc_transforms *list = listed("resize(8)");
+    dlc_image image = dlc_image_interleaved(pixels, 3, PILLOW_HEIGHT, PILLOW_WIDTH);
+    pillow_image(pixels);
     listed_apply(list, 0, &image, DLC_U8, got);
-    for (int i = 0; i < WIDTH * HEIGHT; i++)
+    for (int i = 0; i < PILLOW_WIDTH * PILLOW_HEIGHT; i++)
         for (int c = 0; c < 3; c++)
-            ck_assert_int_eq(got[c * WIDTH * HEIGHT + i], pixels[3 * i + c]);
+            ck_assert_int_eq(got[c * PILLOW_WIDTH * PILLOW_HEIGHT + i],
+                             pixels[3 * i + c]);
     dlc_transforms_free(list);
 }
 END_TEST

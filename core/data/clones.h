@@ -1,0 +1,13 @@
+/* How the loops of core/data are compiled for several instruction sets, of which the
+ * loader chooses one. Results do not differ: the files are compiled without contraction
+ * into fused multiply-adds, and sums have a fixed order. */
+#ifndef DLC_DATA_CLONES_H
+#define DLC_DATA_CLONES_H
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
+#else
+#define CLONES
+#endif
+
+#endif
