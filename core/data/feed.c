@@ -8,10 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "data/loader.h"
 #include "data/order.h"
+#include "data/skips.h"
 #include "data/thread_pool.h"
 
 #define DETAIL_BYTES 1024
@@ -45,7 +46,9 @@ struct dlc_feed {
     int64_t *index; /* of the samples of a batch */
     dlc_thread_pool *pool;
     dlc_load_scratch *scratch; /* of each thread of the pool */
-    failure failure;           /* of the batch that is being filled */
+    dlc_skips skips;
+    failure failure; /* of the batch that is being filled */
+    double waited;   /* seconds that the caller has; its own */
 
     pthread_t thread;
     int has_lock, has_thread;
@@ -106,14 +109,36 @@ static void note_failure(failure *first, int32_t sample, dlc_status status) {
     pthread_mutex_unlock(&first->lock);
 }
 
+/* Loads a sample; if it cannot be read and may be skipped, the next one that can be, or
+ * nothing in a test. So the result depends on the position alone. */
+static dlc_status load_or_skip(dlc_feed *feed, dlc_load_scratch *scratch, int64_t index,
+                               uint64_t position, void *data, int32_t *label) {
+    int64_t samples = dlc_feed_samples(feed);
+    for (int64_t i = 0; i < samples; i++) {
+        int64_t now = (index + i) % samples;
+        dlc_status status = dlc_loader_load(&feed->loader, scratch, now, position, data,
+                                            label);
+        if (status != DLC_ERR_DATA)
+            return status;
+        DLC_TRY(dlc_skips_add(&feed->skips, now));
+        if (feed->args.test) {
+            memset(data, 0, feed->loader.bytes);
+            *label = DLC_LABEL_NONE;
+            return DLC_OK;
+        }
+    }
+    return dlc_fail(DLC_ERR_DATA, "not one of the samples can be read: %s",
+                    dlc_detail());
+}
+
 /* Loads one sample of a batch, on any thread of the pool. */
 static void load_sample(void *context, int32_t i, int32_t thread) {
     const filling *f = context;
     dlc_feed *feed = f->feed;
     const dlc_feed_args *args = &feed->args;
     uint64_t position = (uint64_t)position_of(args, f->into->iteration, i);
-    dlc_status status = dlc_loader_load(
-        &feed->loader, &feed->scratch[thread], feed->index[i], position,
+    dlc_status status = load_or_skip(
+        feed, &feed->scratch[thread], feed->index[i], position,
         (char *)f->into->data + (size_t)i * feed->loader.bytes, &f->into->labels[i]);
     if (status != DLC_OK)
         note_failure(&feed->failure, i, status);
@@ -188,17 +213,23 @@ static dlc_status check_args(const dlc_feed_args *args) {
     return DLC_OK;
 }
 
+dlc_loader_args dlc_feed_loader_args(const dlc_feed_args *args) {
+    return (dlc_loader_args){.ops = args->ops,
+                             .source = args->source,
+                             .concurrent = args->concurrent,
+                             .decoders = args->decoders,
+                             .max_pixels = args->max_pixels,
+                             .transforms = args->transforms,
+                             .augment = args->augment,
+                             .seed = args->seed,
+                             .test = args->test,
+                             .labels_only = args->labels_only,
+                             .keep_bytes = args->keep_bytes};
+}
+
 static dlc_status open_loader(dlc_feed *feed) {
-    const dlc_feed_args *args = &feed->args;
-    dlc_loader_args loader = {.ops = args->ops,
-                              .source = args->source,
-                              .concurrent = args->concurrent,
-                              .augment = args->augment,
-                              .seed = args->seed,
-                              .test = args->test,
-                              .labels_only = args->labels_only,
-                              .keep_bytes = args->keep_bytes};
-    return dlc_loader_open(&loader, &feed->loader);
+    dlc_loader_args args = dlc_feed_loader_args(&feed->args);
+    return dlc_loader_open(&args, &feed->loader);
 }
 
 /* The threads that load samples, the reading one among them. */
@@ -293,6 +324,7 @@ static dlc_status prepare(dlc_feed *feed) {
         DLC_TRY(dlc_order_open(dlc_feed_samples(feed), args->seed, args->shuffle,
                                &feed->order));
     }
+    DLC_TRY(dlc_skips_open(args->max_skipped, &feed->skips));
     DLC_TRY(alloc_slots(feed));
     return start_thread(feed);
 }
@@ -351,6 +383,7 @@ void dlc_feed_close(dlc_feed *feed) {
         dlc_load_scratch_free(&feed->scratch[i]);
     dlc_free(feed->scratch);
     dlc_free(feed->index);
+    dlc_skips_close(&feed->skips);
     dlc_loader_close(&feed->loader);
     dlc_order_close(&feed->order);
     dlc_free(feed);
@@ -366,8 +399,12 @@ dlc_dtype dlc_feed_dtype(const dlc_feed *feed) {
     return feed->loader.dtype;
 }
 
-const dlc_augment *dlc_feed_augment(const dlc_feed *feed) {
-    return &feed->args.augment;
+float dlc_feed_mean(const dlc_feed *feed, int64_t channel) {
+    return dlc_loader_mean(&feed->loader, channel);
+}
+
+float dlc_feed_scale(const dlc_feed *feed) {
+    return dlc_loader_scale(&feed->loader);
 }
 
 int64_t dlc_feed_samples(const dlc_feed *feed) {
@@ -383,6 +420,20 @@ static dlc_status no_samples(const dlc_feed *feed) {
                     feed->args.rank, feed->args.ranks);
 }
 
+double dlc_feed_waited(const dlc_feed *feed) {
+    return feed->waited;
+}
+
+/* Waits for a batch or an error; the lock is held. */
+static void wait_until_ready(dlc_feed *feed) {
+    if (feed->ready || feed->status != DLC_OK)
+        return;
+    uint64_t begin = dlc_now_ns();
+    while (!feed->ready && feed->status == DLC_OK)
+        pthread_cond_wait(&feed->done, &feed->lock);
+    feed->waited += dlc_since(begin);
+}
+
 dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch) {
     if (!feed->has_thread)
         return no_samples(feed);
@@ -393,8 +444,7 @@ dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch) {
         feed->first = (feed->first + 1) % feed->slot_count;
         pthread_cond_signal(&feed->room);
     }
-    while (!feed->ready && feed->status == DLC_OK)
-        pthread_cond_wait(&feed->done, &feed->lock);
+    wait_until_ready(feed);
     if (feed->ready) {
         const slot *from = &feed->slots[feed->first];
         feed->ready--;

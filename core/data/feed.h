@@ -25,14 +25,19 @@
 #include <dlcore/device.h>
 
 #include "data/augment.h"
+#include "data/loader.h"
 
 typedef struct dlc_feed dlc_feed;
 
 typedef struct dlc_feed_args {
     const dlc_data_ops *ops;
-    dlc_source *source; /* open; outlives the feed */
-    int concurrent;     /* several threads may read it at once */
+    dlc_source *source;               /* open; outlives the feed */
+    int concurrent;                   /* several threads may read it at once */
+    const dlc_decoders *decoders;     /* for files of pictures; NULL: there are none */
+    int64_t max_pixels;               /* of a picture that is decoded */
+    const dlc_transforms *transforms; /* NULL: `augment` instead */
     dlc_augment augment;
+    int64_t max_skipped; /* samples that may be unreadable; 0: none */
     uint64_t seed;
     int shuffle;      /* training only */
     int32_t prefetch; /* batches kept ready; 0: 1 to 3, by their size */
@@ -71,13 +76,17 @@ void dlc_feed_close(dlc_feed *feed); /* NULL allowed; joins the thread */
 /* The shape of a sample in a batch: C, H, W, after cropping. */
 dlc_shape dlc_feed_shape(const dlc_feed *feed);
 /* The type of the data: DLC_F32; or DLC_U8, which the caller still converts to
- * (byte - mean) * scale, with the values of dlc_feed_augment. */
+ * (byte - mean) * scale, where each channel has a mean. */
 dlc_dtype dlc_feed_dtype(const dlc_feed *feed);
-const dlc_augment *dlc_feed_augment(const dlc_feed *feed);
+float dlc_feed_mean(const dlc_feed *feed, int64_t channel);
+float dlc_feed_scale(const dlc_feed *feed);
 /* The number of samples of the source, over all ranks. */
 int64_t dlc_feed_samples(const dlc_feed *feed);
 /* Test: the number of batches of this rank in a pass; 0 if it has no samples. */
 int64_t dlc_feed_batches(const dlc_feed *feed);
+
+/* The seconds that dlc_feed_next has blocked in all. */
+double dlc_feed_waited(const dlc_feed *feed);
 
 /* The next batch; blocks until it is ready. Its memory belongs to the feed and is valid
  * until the next call of dlc_feed_next. An error of the reading thread is returned
@@ -89,16 +98,19 @@ dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch);
  */
 dlc_status dlc_feed_seek(dlc_feed *feed, int64_t iteration);
 
+/* What a feed with these arguments loads its samples with. */
+dlc_loader_args dlc_feed_loader_args(const dlc_feed_args *args);
+
 /* The bytes that a feed with these arguments allocates, and those of one batch. */
 dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *batch);
 
 /* The keys of [data] and [data.test] that belong to the feed and not to a source:
- * shuffle, scale, mean, mirror, crop, pad, prefetch, threads. */
+ * shuffle, transforms, scale, mean, mirror, crop, pad, prefetch, threads and others. */
 extern const dlc_option dlc_feed_options[];
 
-/* Sets `augment`, `shuffle`, `prefetch` and `threads` of the arguments from settings of
- * that table, read through `host`. The list of means stays in the settings, which must
- * outlive the feed. */
+/* Sets the arguments that settings of that table decide, read through `host`, but for
+ * the transforms. The list of means stays in the settings, which must outlive the feed.
+ */
 void dlc_feed_configure(const dlc_host *host, const dlc_settings *settings,
                         dlc_feed_args *args);
 

@@ -1,4 +1,6 @@
 /* The feed's own keys of [data] and [data.test], and how they become arguments. */
+#include <string.h>
+
 #include "data/feed.h"
 
 #define PREFETCH_MAX 64
@@ -6,6 +8,11 @@
 #define THREADS_MAX 256
 
 const dlc_option dlc_feed_options[] = {
+    DLC_STRING(
+        "transforms", NULL,
+        "what happens to an image, in order: random_resized_crop(224), mirror, "
+        "normalize(mean=(124,116,104)); instead of scale, mean, mirror, crop and "
+        "pad"),
     DLC_BOOL("shuffle", "true", "new order of the samples every epoch (training only)"),
     DLC_FLOAT("scale", "1", -1e30, 1e30, "factor on every input value"),
     DLC_FLOATS("mean", NULL, -1e30, 1e30,
@@ -20,8 +27,15 @@ const dlc_option dlc_feed_options[] = {
         "batches kept ready in the background; 0: up to three that fit in 32 MB, or none "
         "with [train] recompute = yes"),
     DLC_INT("threads", "0", 0, THREADS_MAX,
-            "threads that crop and convert samples; 0: one if the CPU computes, up to "
-            "four if a GPU does"),
+            "threads that read, decode and transform samples; 0: one if the CPU "
+            "computes, up to four if a GPU does"),
+    DLC_INT("max_pixels", "100000000", 1, 1e12,
+            "an image file with more pixels is refused before it is decoded"),
+    DLC_CHOICE("on_error", "fail", "fail|skip",
+               "a sample that cannot be read or decoded ends the job, or is skipped: "
+               "another one is trained on, and none is tested"),
+    DLC_INT("max_skipped", "1000", 1, 1e7,
+            "with on_error = skip: more samples than this end the job all the same"),
     DLC_OPTIONS_END,
 };
 
@@ -35,6 +49,9 @@ void dlc_feed_configure(const dlc_host *host, const dlc_settings *settings,
     };
     args->augment.means = host->get_floats(settings, "mean", &args->augment.mean);
     args->shuffle = host->get_bool(settings, "shuffle");
+    args->max_pixels = host->get_int(settings, "max_pixels");
+    int skip = strcmp(host->get_string(settings, "on_error"), "skip") == 0;
+    args->max_skipped = skip ? host->get_int(settings, "max_skipped") : 0;
     args->prefetch = (int32_t)host->get_int(settings, "prefetch");
     args->threads = (int32_t)host->get_int(settings, "threads");
 }

@@ -33,13 +33,12 @@ static int is_bytes(const dlc_upload *upload) {
 }
 
 static dlc_status upload_mean(dlc_upload *upload) {
-    const dlc_augment *augment = dlc_feed_augment(upload->feed);
     size_t channels = (size_t)dlc_feed_shape(upload->feed).dims[0];
     float *mean = dlc_alloc(channels, sizeof *mean);
     if (!mean)
         return DLC_ERR_NOMEM;
     for (size_t c = 0; c < channels; c++)
-        mean[c] = dlc_augment_mean(augment, (int64_t)c);
+        mean[c] = dlc_feed_mean(upload->feed, (int64_t)c);
     dlc_status status = alloc_memory(upload, channels * sizeof *mean, &upload->mean);
     if (status == DLC_OK)
         status = upload->ops->copy(upload->device, NULL, upload->mean.base, mean,
@@ -127,8 +126,7 @@ static dlc_status set_input_in_place(dlc_upload *upload, int64_t *iteration) {
 static dlc_status set_input(const dlc_upload *upload, const dlc_upload_slot *slot) {
     if (is_bytes(upload))
         return dlc_net_set_bytes(upload->net, slot->data.base, upload->mean.base,
-                                 dlc_feed_augment(upload->feed)->scale,
-                                 slot->labels.base);
+                                 dlc_feed_scale(upload->feed), slot->labels.base);
     return dlc_net_set_input(upload->net, slot->data.base, slot->labels.base);
 }
 

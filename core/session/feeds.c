@@ -1,7 +1,7 @@
 /* Derives the arguments of a session's feeds, and opens them. */
 #include "session/feeds.h"
 
-#include "plugin/host.h"
+#include "setup/data_source.h"
 
 /* Threads that convert samples. With a GPU the CPU cores are idle; more threads than
  * this would convert faster than one thread reads. */
@@ -23,19 +23,16 @@ static dlc_feed_args feed_args(const dlc_session *session, dlc_phase phase) {
     const dlc_setup *setup = session->setup;
     int test = phase == DLC_PHASE_TEST;
     const dlc_data_setup *data = test ? &setup->test : &setup->train;
-    dlc_feed_args args = {
-        .ops = data->feature->ops,
-        .source = data->source,
-        .concurrent = (data->feature->caps & DLC_DATA_CONCURRENT) != 0,
-        .seed = setup->seed,
-        .low_memory = dlc_settings_get_bool(setup->train_settings, "recompute"),
-        .keep_bytes = feeds_bytes(session, test),
-        .device_ops = session->queue ? session->device_ops : NULL,
-        .device = session->device,
-        .test = test,
-        .rank = session->rank,
-        .ranks = session->ranks};
-    dlc_feed_configure(dlc_host_services(), data->settings, &args);
+    dlc_feed_args args;
+    dlc_data_source_feed(data, &args);
+    args.seed = setup->seed;
+    args.low_memory = dlc_settings_get_bool(setup->train_settings, "recompute");
+    args.keep_bytes = feeds_bytes(session, test);
+    args.device_ops = session->queue ? session->device_ops : NULL;
+    args.device = session->device;
+    args.test = test;
+    args.rank = session->rank;
+    args.ranks = session->ranks;
     if (!args.threads)
         args.threads = feed_threads(session);
     if (test) {

@@ -4,8 +4,20 @@
 #include <xxhash.h>
 
 #include "plugin/answers.h"
+#include "plugin/host.h"
 
-dlc_status dlc_data_source_open(const dlc_setup *setup, dlc_data_setup *data,
+/* The decoders are loaded before the ranks are started, and by the first source that
+ * needs them. */
+static dlc_status open_decoders(dlc_setup *setup, dlc_data_setup *data) {
+    if (!dlc_samples_are_encoded(&data->samples))
+        return DLC_OK;
+    if (!setup->decoders)
+        DLC_TRY(dlc_decoders_open(setup->registry, &setup->decoders));
+    data->decoders = setup->decoders;
+    return DLC_OK;
+}
+
+dlc_status dlc_data_source_open(dlc_setup *setup, dlc_data_setup *data,
                                 const dlc_data_info *classes) {
     if (!data->present || data->source)
         return DLC_OK;
@@ -19,8 +31,19 @@ dlc_status dlc_data_source_open(const dlc_setup *setup, dlc_data_setup *data,
     DLC_TRY(ops->open(&args, &data->source));
     DLC_TRY(dlc_samples_describe(ops, data->source, &data->samples));
     data->info = data->samples.info;
+    DLC_TRY(open_decoders(setup, data));
     return dlc_answer_check_data(data->feature, &data->info,
                                  dlc_samples_are_encoded(&data->samples));
+}
+
+void dlc_data_source_feed(const dlc_data_setup *data, dlc_feed_args *args) {
+    *args = (dlc_feed_args){.ops = data->feature->ops,
+                            .source = data->source,
+                            .concurrent = (data->feature->caps & DLC_DATA_CONCURRENT) !=
+                                          0,
+                            .decoders = data->decoders,
+                            .transforms = data->transforms};
+    dlc_feed_configure(dlc_host_services(), data->settings, args);
 }
 
 /* Adds one sample to the digest. */

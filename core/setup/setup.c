@@ -53,6 +53,24 @@ static dlc_status find_device(dlc_setup *setup, dlc_problems *problems) {
     return dlc_registry_use_first(setup->registry, DLC_KIND_DEVICE, &setup->device);
 }
 
+/* The list of transforms takes the place of the keys for single ones. */
+static dlc_status check_transforms(dlc_setup *setup, dlc_problems *problems,
+                                   const char *section, dlc_data_setup *data) {
+    static const char *const replaced[] = {"scale", "mean", "mirror", "crop", "pad"};
+    const char *text = dlc_settings_get_string(data->settings, "transforms");
+    if (!text)
+        return DLC_OK;
+    for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++)
+        if (dlc_settings_is_set(data->settings, replaced[i]))
+            dlc_problems_add(
+                problems, setup->config, dlc_settings_line(data->settings, replaced[i]),
+                "[%s] %s and transforms cannot both be set: make it a part "
+                "of the list",
+                section, replaced[i]);
+    return dlc_transforms_parse(text, setup->config, section, problems,
+                                &data->transforms);
+}
+
 static dlc_status check_data(dlc_setup *setup, dlc_problems *problems,
                              const char *section, const dlc_option *core,
                              dlc_data_setup *data) {
@@ -68,8 +86,9 @@ static dlc_status check_data(dlc_setup *setup, dlc_problems *problems,
                                   data->feature ? data->feature->options : NULL};
     DLC_TRY(dlc_settings_make(setup->config, section, tables, 3, problems,
                               &data->settings));
-    data->broken |= problems->found != found;
     data->batch = dlc_settings_get_int(data->settings, "batch");
+    DLC_TRY(check_transforms(setup, problems, section, data));
+    data->broken |= problems->found != found;
     return DLC_OK;
 }
 
@@ -364,9 +383,10 @@ dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {
 /* ---- Ranks and batches ------------------------------------------------------- */
 
 dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape) {
-    dlc_feed_args args = {.test = 0};
-    dlc_feed_configure(dlc_host_services(), data->settings, &args);
-    return dlc_augment_shape(&args.augment, &data->info.shape, shape);
+    dlc_feed_args feed;
+    dlc_data_source_feed(data, &feed);
+    dlc_loader_args args = dlc_feed_loader_args(&feed);
+    return dlc_loader_shape(&args, &data->info, shape);
 }
 
 dlc_status dlc_setup_split_batch(dlc_setup *setup) {
@@ -427,6 +447,7 @@ void dlc_setup_use_added_settings(dlc_setup *setup) {
 
 static void close_data(dlc_data_setup *data) {
     dlc_data_source_close(data);
+    dlc_transforms_free(data->transforms);
     dlc_settings_free(data->settings);
 }
 
@@ -436,6 +457,7 @@ void dlc_setup_close(dlc_setup *setup) {
     close_data(&setup->train);
     close_data(&setup->test);
     dlc_free(setup->stage_ranks);
+    dlc_decoders_close(setup->decoders);
     dlc_free(setup->device_index);
     dlc_batch_split_free(&setup->batch_split);
     dlc_graph_free(setup->graph);

@@ -13,7 +13,7 @@
 #include <dlcore/transport.h>
 
 #include "config/config.h"
-#include "data/samples.h"
+#include "data/feed.h"
 #include "net/graph.h"
 #include "plugin/registry.h"
 #include "setup/batch_split.h"
@@ -24,14 +24,16 @@
 typedef struct dlc_data_setup {
     int present;
     const dlc_feature *feature;
-    dlc_settings *settings; /* the source's, the feed's and the core's together */
+    dlc_settings *settings;     /* the source's, the feed's and the core's together */
+    dlc_transforms *transforms; /* own; NULL: the keys scale, mean, mirror, crop, pad */
     int64_t batch;
     int broken;         /* the section has mistakes, or its data cannot be read */
     dlc_source *source; /* open; NULL: not needed */
     dlc_samples samples;
-    dlc_data_info info;    /* of samples */
-    int32_t largest_label; /* among the labels that were checked */
-    uint64_t digest;       /* of some samples; 0 until dlc_data_source_identify */
+    dlc_data_info info;           /* of samples */
+    const dlc_decoders *decoders; /* the setup's, if the samples are image files */
+    int32_t largest_label;        /* among the labels that were checked */
+    uint64_t digest; /* of some samples; 0 until dlc_data_source_identify */
 } dlc_data_setup;
 
 typedef struct dlc_setup {
@@ -41,7 +43,8 @@ typedef struct dlc_setup {
     dlc_config *config;
     dlc_registry *registry;
     dlc_graph *graph;
-    const char *name; /* of the net */
+    const char *name;       /* of the net */
+    dlc_decoders *decoders; /* own; NULL: no image files are read */
 
     const dlc_feature *device;
     const dlc_feature *solver;

@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "data/feed.h"
-#include "plugin/host.h"
 #include "setup/classes.h"
 #include "setup/data_source.h"
 #include "setup/setup_checks.h"
@@ -32,13 +32,13 @@ static dlc_status report(const checked_section *at, const char *key,
 
 static dlc_feed_args first_batch(const checked_section *at) {
     const dlc_data_setup *data = at->data;
-    dlc_feed_args args = {.ops = data->feature->ops,
-                          .source = data->source,
-                          .count = (int32_t)data->batch,
-                          .batch = data->batch,
-                          .test = at->test,
-                          .ranks = 1};
-    dlc_feed_configure(dlc_host_services(), data->settings, &args);
+    dlc_feed_args args;
+    dlc_data_source_feed(data, &args);
+    args.seed = at->setup->seed;
+    args.count = (int32_t)data->batch;
+    args.batch = data->batch;
+    args.test = at->test;
+    args.ranks = 1;
     return args;
 }
 
@@ -78,11 +78,42 @@ static dlc_status read_ends_and_middle(reading *r, int test) {
     return DLC_OK;
 }
 
+/* Loads the first image file and the last, as training would. */
+static dlc_status load_ends(const checked_section *at, dlc_loader *loader) {
+    dlc_load_scratch scratch = {0};
+    int32_t label = 0;
+    void *image = dlc_alloc(loader->bytes, 1);
+    dlc_status status = image ? dlc_loader_load(loader, &scratch, 0, 0, image, &label)
+                              : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = dlc_loader_load(loader, &scratch, at->data->info.samples - 1, 0, image,
+                                 &label);
+    dlc_load_scratch_free(&scratch);
+    dlc_free(image);
+    return status;
+}
+
+static dlc_status check_files(const checked_section *at) {
+    dlc_loader loader = {0};
+    if (!dlc_samples_are_encoded(&at->data->samples))
+        return DLC_OK;
+    dlc_feed_args feed = first_batch(at);
+    dlc_loader_args args = dlc_feed_loader_args(&feed);
+    DLC_TRY(dlc_loader_open(&args, &loader));
+    dlc_status status = load_ends(at, &loader);
+    dlc_loader_close(&loader);
+    return status;
+}
+
+/* Samples that may be skipped are left to the feed. */
 static dlc_status check_samples(const checked_section *at) {
     reading r = {.data = at->data};
+    int skips = dlc_settings_is(at->data->settings, "on_error", "skip");
     dlc_status status = read_ends_and_middle(&r, at->test);
+    if (status == DLC_OK)
+        status = check_files(at);
     dlc_read_sample_free(&r.read);
-    return report(at, "source", status);
+    return skips && status == DLC_ERR_DATA ? DLC_OK : report(at, "source", status);
 }
 
 /* ---- Sections ---------------------------------------------------------------- */
@@ -92,9 +123,9 @@ static dlc_status check_feed(const checked_section *at) {
     dlc_feed_args args = first_batch(at);
     uint64_t bytes, batch;
     dlc_status status = dlc_feed_bytes(&args, &bytes, &batch);
-    const char *key = at->data->info.shape.rank == 3
-                          ? dlc_augment_misfit(&args.augment, &at->data->info.shape)
-                          : NULL;
+    const char *key = at->data->transforms ? "transforms" : NULL;
+    if (!key && at->data->info.shape.rank == 3 && at->data->info.shape.dims[1])
+        key = dlc_augment_misfit(&args.augment, &at->data->info.shape);
     return report(at, key ? key : "source", status);
 }
 
@@ -113,10 +144,11 @@ static dlc_status check_section(const checked_section *at) {
     return data->broken ? DLC_OK : check_samples(at);
 }
 
-/* "crop" or "pad", whichever differs between the two sections; NULL if neither does. */
+/* "crop" or "pad", whichever differs between the two sections; NULL if neither does, or
+ * if there are transforms instead. */
 static const char *differing_key(const dlc_setup *setup) {
     static const char *const keys[] = {"crop", "pad"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    for (size_t i = 0; !setup->test.transforms && i < sizeof keys / sizeof *keys; i++)
         if (dlc_settings_get_int(setup->train.settings, keys[i]) !=
             dlc_settings_get_int(setup->test.settings, keys[i]))
             return keys[i];
@@ -126,7 +158,7 @@ static const char *differing_key(const dlc_setup *setup) {
 static void report_difference(dlc_setup *setup, const dlc_shape *train,
                               const dlc_shape *test, dlc_problems *problems) {
     const char *key = differing_key(setup);
-    const char *at = key ? key : "source";
+    const char *at = key ? key : setup->test.transforms ? "transforms" : "source";
     char advice[160] = "";
     if (key)
         (void)snprintf(advice, sizeof advice,

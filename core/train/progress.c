@@ -13,6 +13,9 @@
 #define LINE_EVERY_NS 2000000000u
 #define DRAW_EVERY_NS 100000000u
 #define BAR_WIDTH 24
+/* The least share of time that waiting for data is mentioned for, and advised about. */
+#define WORTH_A_WORD 0.05
+#define WORTH_ADVICE 0.2
 
 /* Iterations that the throughput leaves out: the first ones compile kernels and touch
  * memory, and would dominate the result of a short run. */
@@ -104,8 +107,14 @@ void dlc_progress_announce(const dlc_progress *progress) {
     dlc_log_event_end(&event);
 }
 
+static double waited(const dlc_progress *progress) {
+    const dlc_feed *feed = progress->session->feed;
+    return feed ? dlc_feed_waited(feed) : 0;
+}
+
 void dlc_progress_iteration_begin(dlc_progress *progress) {
     progress->began = dlc_now_ns();
+    progress->waited_before = waited(progress);
 }
 
 void dlc_progress_wait_end(dlc_progress *progress) {
@@ -117,6 +126,11 @@ double dlc_progress_throughput(const dlc_progress *progress) {
     if (!progress->trained_ns)
         return 0;
     return (double)progress->samples / ((double)progress->trained_ns * 1e-9);
+}
+
+double dlc_progress_data_wait(const dlc_progress *progress) {
+    double all = (double)progress->trained_ns * 1e-9;
+    return progress->waited < all ? progress->waited / all : all > 0;
 }
 
 double dlc_progress_training_loss(const dlc_progress *progress) {
@@ -134,12 +148,20 @@ static void format_duration(double seconds, char *text, size_t bytes) {
         snprintf(text, bytes, "%d:%02d", (int)(whole / 60), (int)(whole % 60));
 }
 
+/* " (30 % waiting for data)", if it is worth a word. */
+static void format_data_wait(const dlc_progress *progress, char *text, size_t bytes) {
+    double share = dlc_progress_data_wait(progress);
+    text[0] = '\0';
+    if (share >= WORTH_A_WORD)
+        snprintf(text, bytes, " (%.0f %% waiting for data)", 100 * share);
+}
+
 static void draw_bar(const dlc_progress *progress) {
     const dlc_session *session = progress->session;
     double done = session->max_iterations
                       ? (double)progress->done / (double)session->max_iterations
                       : 1;
-    char bar[BAR_WIDTH + 1], eta[32];
+    char bar[BAR_WIDTH + 1], eta[32], wait[64];
     int filled = (int)(done * BAR_WIDTH);
     memset(bar, '.', BAR_WIDTH);
     memset(bar, '=', (size_t)filled);
@@ -148,9 +170,10 @@ static void draw_bar(const dlc_progress *progress) {
     double left = (double)(session->max_iterations - progress->done) *
                   (double)dlc_session_samples(session);
     format_duration(speed > 0 ? left / speed : 0, eta, sizeof eta);
+    format_data_wait(progress, wait, sizeof wait);
     dlc_log_status(
-        "[%s] %3.0f %%  epoch %.2f  training loss %.4f  %.0f images/s  left %s", bar,
-        100 * done, epochs(progress), progress->loss, speed, eta);
+        "[%s] %3.0f %%  epoch %.2f  training loss %.4f  %.0f images/s%s  left %s", bar,
+        100 * done, epochs(progress), progress->loss, speed, wait, eta);
 }
 
 static void write_line(dlc_progress *progress) {
@@ -158,16 +181,19 @@ static void write_line(dlc_progress *progress) {
     double loss = progress->loss_sum / (double)progress->loss_count;
     double rate = dlc_solver_learning_rate(&session->solver, progress->done - 1);
     double speed = dlc_progress_throughput(progress);
+    char wait[64];
+    format_data_wait(progress, wait, sizeof wait);
     if (!dlc_log_is_terminal())
         dlc_info("iteration %" PRId64 ", epoch %.2f: training loss %.4f, "
-                 "learning rate %.4g, %.0f images/s",
-                 progress->done, epochs(progress), loss, rate, speed);
+                 "learning rate %.4g, %.0f images/s%s",
+                 progress->done, epochs(progress), loss, rate, speed, wait);
     dlc_json event = dlc_log_event_begin("train");
     dlc_json_int(&event, "iteration", progress->done);
     dlc_json_number(&event, "epoch", epochs(progress));
     dlc_json_number(&event, "training_loss", loss);
     dlc_json_number(&event, "learning_rate", rate);
     dlc_json_number(&event, "images_per_s", speed);
+    dlc_json_number(&event, "data_wait", dlc_progress_data_wait(progress));
     DLC_EACH_AXIS(session, axis, progress)
     axis->ops->progress(axis, &event);
     dlc_log_event_end(&event);
@@ -180,7 +206,9 @@ void dlc_progress_iteration_end(dlc_progress *progress, double loss) {
     uint64_t now = dlc_now_ns();
     progress->done++;
     if (progress->done - progress->first > progress->warm_up) {
+        double more = waited(progress) - progress->waited_before;
         progress->trained_ns += now - progress->began;
+        progress->waited += more > 0 ? more : 0; /* less: the feed is a new one */
         progress->samples += (uint64_t)dlc_session_samples(session);
     }
     progress->result_sum += loss;
@@ -253,4 +281,8 @@ void dlc_progress_end(dlc_progress *progress) {
     dlc_log_status("%s", "");
     if (progress->loss_count)
         write_line(progress);
+    if (dlc_progress_data_wait(progress) >= WORTH_ADVICE)
+        dlc_info("training waited for data %.0f %% of the time: more [data] threads "
+                 "help, and so do smaller images",
+                 100 * dlc_progress_data_wait(progress));
 }

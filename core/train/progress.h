@@ -24,6 +24,8 @@ typedef struct dlc_progress {
     int64_t warm_up; /* iterations not counted */
     uint64_t samples, trained_ns;
     uint64_t began; /* when the current iteration began */
+    double waited;  /* seconds of trained_ns in which this rank waited for samples */
+    double waited_before; /* by the feed, when the current iteration began */
 } dlc_progress;
 
 void dlc_progress_begin(dlc_progress *progress, const dlc_session *session);
@@ -42,6 +44,8 @@ void dlc_progress_end(dlc_progress *progress);
 
 /* Samples per second over all ranks; 0 before the warm-up is over. */
 double dlc_progress_throughput(const dlc_progress *progress);
+/* The share of that time in which this rank waited for samples, 0 .. 1. */
+double dlc_progress_data_wait(const dlc_progress *progress);
 /* The mean since the last line of results, or the mean on that line if no iteration
  * followed; NaN before the first iteration. */
 double dlc_progress_training_loss(const dlc_progress *progress);

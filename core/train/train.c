@@ -295,6 +295,7 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
     result->checkpoint = loop.checkpointer.path;
     result->training_loss = loop.progress.training_loss;
     result->images_per_s = dlc_progress_throughput(&loop.progress);
+    result->data_wait = dlc_progress_data_wait(&loop.progress);
     if (status == DLC_OK)
         status = report_axes(session, result);
     result->seconds = dlc_process_seconds();
@@ -334,6 +335,7 @@ void dlc_train_report_json(const dlc_session *session, const dlc_train_result *r
     dlc_json_number(json, "test_loss", result->test_loss);
     dlc_json_number(json, "accuracy", result->accuracy);
     dlc_json_number(json, "images_per_s", result->images_per_s);
+    dlc_json_number(json, "data_wait", result->data_wait);
     dlc_json_number(json, "seconds", result->seconds);
     dlc_json_number(json, "first_iteration_seconds", result->first_iteration_seconds);
     dlc_json_number(json, "target_seconds", result->target_seconds);

@@ -18,6 +18,7 @@ typedef struct dlc_train_result {
     double training_loss;           /* mean since the last line of results */
     double test_loss, accuracy;     /* of the last test; NaN without any */
     double images_per_s;            /* training, over all ranks, after warm-up */
+    double data_wait;               /* share of that time that rank 0 had no samples */
     double seconds;                 /* since the process was started */
     double first_iteration_seconds; /* from process start to the end of iteration 1 */
     double target_seconds; /* until the target accuracy was reached; NaN if not */

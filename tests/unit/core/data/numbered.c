@@ -25,6 +25,9 @@ static dlc_status numbered_read(dlc_source *source, int32_t n, const int64_t *in
     dlc_status status = DLC_OK;
     if (reads == source->fail_read)
         status = dlc_fail(DLC_ERR_DATA, "read %lld failed", (long long)reads);
+    for (int32_t i = 0; source->bad_from && i < n; i++)
+        if (index[i] >= source->bad_from)
+            status = dlc_fail(DLC_ERR_DATA, "sample %lld is bad", (long long)index[i]);
     for (int32_t i = 0; status == DLC_OK && i < n; i++) {
         labels[i] = (int32_t)index[i];
         for (int64_t k = 0; k < NUMBERED_COUNT; k++)

@@ -37,15 +37,14 @@ static dlc_feed_args args_of(struct dlc_source *source, int way, int threads) {
 
 static size_t floats_of(const dlc_feed *feed, const dlc_batch *batch, float *to) {
     dlc_shape shape = dlc_feed_shape(feed);
-    const dlc_augment *augment = dlc_feed_augment(feed);
     const uint8_t *bytes = batch->data;
     int64_t plane = shape.dims[1] * shape.dims[2];
     size_t count = (size_t)BATCH * (size_t)dlc_shape_count(&shape);
     ck_assert_int_eq(dlc_feed_dtype(feed), DLC_U8);
     for (size_t i = 0; i < count; i++)
         to[i] = ((float)bytes[i] -
-                 dlc_augment_mean(augment, (int64_t)i / plane % shape.dims[0])) *
-                augment->scale;
+                 dlc_feed_mean(feed, (int64_t)i / plane % shape.dims[0])) *
+                dlc_feed_scale(feed);
     return count;
 }
 

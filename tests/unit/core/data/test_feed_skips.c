@@ -1,0 +1,133 @@
+/* Tests feeds that skip samples that cannot be read, and count how long they are waited
+ * for. */
+#include <check.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/status.h"
+#include "numbered.h"
+#include "support/scratch.h"
+
+enum { SAMPLES = 17, BAD_FROM = 12, BAD = SAMPLES - BAD_FROM, BATCH = 5 };
+
+static dlc_feed_args skipping(struct dlc_source *source, int threads) {
+    dlc_feed_args args = numbered_args(source, BATCH);
+    args.threads = threads;
+    args.max_skipped = BAD;
+    return args;
+}
+
+/* In training the next good sample takes the place of a bad one; the result does not
+ * depend on threads, or on where a run begins. */
+START_TEST(the_next_good_one) {
+    struct dlc_source whole = {.samples = SAMPLES};
+    struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
+    dlc_feed_args sound = numbered_args(&whole, BATCH);
+    dlc_feed_args args = skipping(&source, _i * 2);
+    dlc_feed *all = numbered_open(&sound), *feed = numbered_open(&args);
+    int skipped = 0;
+    ck_assert_int_eq(dlc_feed_seek(all, 3), DLC_OK);
+    ck_assert_int_eq(dlc_feed_seek(feed, 3), DLC_OK);
+    for (int i = 0; i < 20; i++) {
+        dlc_batch want = numbered_next(all), got = numbered_next(feed);
+        for (int32_t k = 0; k < BATCH; k++) {
+            int bad = want.labels[k] >= BAD_FROM;
+            ck_assert_int_eq(got.labels[k], bad ? 0 : want.labels[k]);
+            ck_assert_float_eq(((const float *)got.data)[k * NUMBERED_COUNT],
+                               (float)(got.labels[k] * 10 % 251));
+            skipped += bad;
+        }
+    }
+    ck_assert_int_gt(skipped, 0);
+    dlc_feed_close(all);
+    dlc_feed_close(feed);
+}
+END_TEST
+
+/* In a test a bad sample counts for nothing. */
+START_TEST(none_in_a_test) {
+    struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
+    dlc_feed_args args = skipping(&source, 3);
+    args.test = 1;
+    dlc_feed *feed = numbered_open(&args);
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t i = 0; i < dlc_feed_batches(feed); i++) {
+            dlc_batch batch = numbered_next(feed);
+            for (int32_t k = 0; k < batch.samples; k++) {
+                int32_t number = i * BATCH + k;
+                ck_assert_int_eq(batch.labels[k],
+                                 number < BAD_FROM ? number : DLC_LABEL_NONE);
+            }
+        }
+    dlc_feed_close(feed);
+}
+END_TEST
+
+static void fails(dlc_feed *feed, const char *detail) {
+    dlc_batch batch;
+    dlc_status status = DLC_OK;
+    for (int i = 0; i < 40 && status == DLC_OK; i++)
+        status = dlc_feed_next(feed, &batch);
+    ck_assert_int_eq(status, DLC_ERR_DATA);
+    ck_contains(dlc_detail(), detail);
+    dlc_feed_close(feed);
+}
+
+START_TEST(one_too_many) {
+    struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
+    dlc_feed_args args = skipping(&source, 0);
+    args.max_skipped = BAD - 1;
+    fails(numbered_open(&args), "4 samples were skipped before it, and max_skipped");
+}
+END_TEST
+
+START_TEST(all_of_them) {
+    struct dlc_source source = {.samples = SAMPLES, .bad_from = -1};
+    dlc_feed_args args = skipping(&source, 0);
+    args.max_skipped = SAMPLES;
+    fails(numbered_open(&args), "not one of the samples can be read");
+}
+END_TEST
+
+START_TEST(not_unless_asked) {
+    struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
+    dlc_feed_args args = skipping(&source, 2);
+    args.max_skipped = 0;
+    fails(numbered_open(&args), "is bad");
+}
+END_TEST
+
+/* Only the time that the caller is blocked counts. */
+START_TEST(waiting) {
+    struct dlc_source source = {.samples = SAMPLES};
+    dlc_feed_args args = numbered_args(&source, BATCH);
+    struct timespec pause = {0, 50000000};
+    dlc_feed *feed = numbered_open(&args);
+    ck_assert_double_eq(dlc_feed_waited(feed), 0);
+    numbered_next(feed);
+    double first = dlc_feed_waited(feed);
+    nanosleep(&pause, NULL);
+    numbered_next(feed);
+    ck_assert_double_ge(first, 0);
+    ck_assert_double_eq(dlc_feed_waited(feed), first); /* it was ready */
+    dlc_feed_close(feed);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("feed.skips");
+    TCase *tcase = tcase_create("skips");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_loop_test(tcase, the_next_good_one, 0, 3);
+    tcase_add_test(tcase, none_in_a_test);
+    tcase_add_test(tcase, one_too_many);
+    tcase_add_test(tcase, all_of_them);
+    tcase_add_test(tcase, not_unless_asked);
+    tcase_add_test(tcase, waiting);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
