@@ -138,8 +138,9 @@ const dlc_synonym dlc_synonyms[] = {
     {"mnist fashionmnist emnist kmnist ubyte",
      "idx", // "idx" is a format of files
      NULL},
-    {"imagefolder imagefolderdataset imagedatasetfromdirectory imagedata", NULL,
-     "examples/image-folder is a data source for folders of images"},
+    {"imagefolder imagefolderdataset imagedatasetfromdirectory imagedata",
+     "images", // "images" is what they hold
+     NULL},
 
     /* Types of layers. */
     {"conv conv2d convolution2d conv2dlayer convolutional convolutionlayer",

@@ -9,13 +9,12 @@ import tempfile
 import unittest
 
 DLCORE = os.environ["DLCORE_BIN"]
-PLUGINS = pathlib.Path(os.environ["DLCORE_BUILD_DIR"]) / "tests/train/plugins"
+PLUGINS = pathlib.Path(os.environ["DLCORE_BUILD_DIR"]) / "lib/dlcore/0"
 PRELOAD = sys.argv.pop(1)
 NET = """[net]
 name = net
 [data]
 {data}
-shape = 3,8,8
 batch = 4
 [solver]
 type = sgd
@@ -27,7 +26,7 @@ num_output = 2
 [loss]
 type = softmax_loss
 """
-SYNTHETIC = "source = synthetic\nsamples = 8\nclasses = 2"
+SYNTHETIC = "source = synthetic\nsamples = 8\nclasses = 2\nshape = 3,8,8"
 
 
 class Folders(unittest.TestCase):
@@ -54,15 +53,15 @@ class Folders(unittest.TestCase):
         box = self.folder / "box"
         box.mkdir()
         for name in ("a.so", "b.so"):
-            (box / name).symlink_to(PLUGINS / "data-image-folder.so")
+            (box / name).symlink_to(PLUGINS / "data-images.so")
         self.reported(box, 0, "plugin", "list", DLCORE_PLUGIN_PATH=str(box))
 
     def test_pictures(self):
         for name in ("pictures", "pictures/ant", "pictures/bee"):
             (self.folder / name).mkdir()
-        self.write("source = image-folder\npath = pictures")
+        self.write("source = images\nfolder = pictures\ntransforms = center_crop(8)")
         for name in ("pictures", "pictures/ant"):
-            self.reported(name, 4, "check", "net.ini", DLCORE_PLUGIN_PATH=str(PLUGINS))
+            self.reported(name, 4, "check", "net.ini")
 
     def test_runs(self):
         subprocess.run([DLCORE, "train", "net.ini"], cwd=self.folder, check=True,

@@ -880,7 +880,7 @@ class Metadata(Runs):
             for k in range(4):
                 (self.folder / "pictures" / name / f"{k}.png").write_bytes(
                     png(6, bytes([60 * i + k] * 3)))
-        data = ("[data]\nsource = image-folder\npath = pictures\nshape = 3,6,6\nbatch = 8\n")
+        data = ("[data]\nsource = images\nfolder = pictures\ntransforms = center_crop(6)\nbatch = 8\n")
         text = self.net.read_text()
         self.net.write_text(re.sub(r"(?ms)^\[data\]\n.*?(?=^\[solver\])", data, text))
         report, _ = self.train()
@@ -934,6 +934,4 @@ class Metadata(Runs):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and os.path.isdir(sys.argv[1]):
-        os.environ["DLCORE_PLUGIN_PATH"] += ":" + sys.argv.pop(1)
     unittest.main(verbosity=2)

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 
 def idx_files(folder):
@@ -27,11 +28,24 @@ def cifar_files(folder):
     return {"folder": folder, "files": "small.bin"}
 
 
+def image_files(folder):
+    """A folder with two classes of small PNG files."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    for i in range(30):
+        path = folder / "pictures" / str(i % 2) / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", 2, 1, 8, 2, 0, 0, 0)) +
+                         chunk(b"IDAT", zlib.compress(bytes([0] + [8 * i] * 6))) + chunk(b"IEND", b""))
+    return {"folder": folder / "pictures"}
+
+
 # By the beginning of the file's name.
 SETTINGS = {
     "layers-": lambda folder: {"kernel_size": 3, "num_output": 8},
     "data-idx": idx_files,
     "data-cifar": cifar_files,
+    "data-images": image_files,
 }
 
 

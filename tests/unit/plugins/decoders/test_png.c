@@ -77,8 +77,8 @@ static void put_rows(png_structp png, const way *how) {
                     row[2 * i + 1] = (unsigned char)value;
                 } else {
                     int bit = i * how->depth;
-                    row[bit / 8] = (unsigned char)(row[bit / 8] |
-                                                   value << (8 - how->depth - bit % 8));
+                    row[bit / 8] |= (unsigned char)(value
+                                                    << (8 - how->depth - bit % 8));
                 }
             }
             png_write_row(png, row);

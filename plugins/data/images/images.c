@@ -1,0 +1,264 @@
+/* The data source "images": image files, with a folder for each class, or a list of
+ * files and classes. Files are returned as they are; the core decodes them.
+ *
+ * open only lists the files, of which there may be millions; each is read when it is
+ * needed. The classes of the training data are its folders, sorted by name, or those of
+ * the setting `classes`. Test data has the same classes, even if it lacks the folder of
+ * one. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sources.h"
+
+const dlc_host *host;
+
+enum { IMAGE, LABEL, FIELDS };
+
+struct dlc_source {
+    char *root; /* owned; of the paths */
+    int fd;     /* of the root */
+    table images;
+    classes known; /* in the order of labels; may be none for a list */
+    int32_t labels;
+    dlc_field field[FIELDS];
+};
+
+static dlc_status images_load(const dlc_host *services) {
+    host = services;
+    return DLC_OK;
+}
+
+static void images_close(dlc_source *source) {
+    if (!source)
+        return;
+    table_free(&source->images);
+    classes_free(&source->known);
+    if (source->fd >= 0)
+        close(source->fd);
+    host->free(source->root);
+    host->free(source);
+}
+
+/* ---- Opening ----------------------------------------------------------------- */
+
+static dlc_status copy_text(const char *text, size_t length, char **copy) {
+    char *made = host->alloc(length + 1);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    memcpy(made, text, length);
+    *copy = made;
+    return DLC_OK;
+}
+
+/* The folder that paths are relative to: `folder`, or that of the list. */
+static dlc_status open_root(const dlc_settings *settings, dlc_source *source) {
+    const char *folder = host->get_string(settings, "folder");
+    const char *list = host->get_string(settings, "list");
+    if (!folder && !list)
+        return host->fail(DLC_ERR_CONFIG,
+                          "images needs `folder`, with a folder for each class, or "
+                          "`list`, with lines of a path and a class");
+    const char *slash = folder ? NULL : strrchr(list, '/');
+    const char *root = folder ? folder : slash ? list : ".";
+    size_t length = slash ? (size_t)(slash - list) + (slash == list) : strlen(root);
+    dlc_status status = copy_text(root, length, &source->root);
+    if (status != DLC_OK)
+        return status;
+    source->fd = open(source->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (source->fd < 0)
+        return host->fail(DLC_ERR_DATA, "cannot open the folder %s: %s", source->root,
+                          strerror(errno));
+    return DLC_OK;
+}
+
+/* The classes as far as they are known before the images are: those of the setting, or
+ * of the training data. */
+static dlc_status know_classes(const dlc_data_args *args, classes *known) {
+    const char *written = host->get_string(args->settings, "classes");
+    dlc_status status = DLC_OK;
+    if (written)
+        return classes_add_written(known, written,
+                                   host->where(args->settings, "classes"));
+    for (int32_t i = 0; status == DLC_OK && args->class_names && i < args->classes; i++)
+        status = classes_add(known, args->class_names[i], strlen(args->class_names[i]));
+    return status;
+}
+
+static dlc_status check_labels(const dlc_source *source, const char *list) {
+    if (source->known.count && source->labels > source->known.count)
+        return host->fail(DLC_ERR_DATA,
+                          "%s: it has a label %d, but there are %d names of classes",
+                          list, (int)source->labels - 1, (int)source->known.count);
+    return DLC_OK;
+}
+
+static dlc_status list_images(const dlc_settings *settings, dlc_source *source) {
+    const char *list = host->get_string(settings, "list");
+    dlc_status status;
+    if (list) {
+        status = list_read(list, &source->images, &source->labels);
+        if (status == DLC_OK)
+            status = check_labels(source, list);
+    } else {
+        status = folder_read(source->fd, source->root,
+                             host->get_string(settings, "endings"), &source->known,
+                             &source->images);
+    }
+    if (status == DLC_OK && table_count(&source->images) == 0)
+        return host->fail(DLC_ERR_DATA, "%s: no images; %s", list ? list : source->root,
+                          list ? "its lines are a path and the number of a class"
+                               : "each class needs a folder with files in it, whose "
+                                 "names end as `endings` says");
+    return status;
+}
+
+static void make_fields(const dlc_settings *settings, dlc_source *source) {
+    int32_t named = source->known.count;
+    source->field[IMAGE] = (dlc_field){
+        .size = sizeof(dlc_field),
+        .role = DLC_ROLE_IMAGE,
+        .flags = DLC_FIELD_ENCODED,
+        .dtype = DLC_U8,
+        .name = "image",
+        .shape = {3, {host->get_bool(settings, "grey") ? 1 : 3, 0, 0}}};
+    source->field[LABEL] = (dlc_field){
+        .size = sizeof(dlc_field),
+        .role = DLC_ROLE_CLASS,
+        .dtype = DLC_I32,
+        .name = "label",
+        .shape = {1, {1}},
+        .classes = named ? named : source->labels,
+        .class_names = named ? (const char *const *)source->known.name : NULL};
+}
+
+static dlc_status images_open(const dlc_data_args *args, dlc_source **source) {
+    dlc_source *made = host->alloc(sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    made->fd = -1;
+    dlc_status status = open_root(args->settings, made);
+    if (status == DLC_OK)
+        status = know_classes(args, &made->known);
+    if (status == DLC_OK)
+        status = list_images(args->settings, made);
+    if (status != DLC_OK) {
+        images_close(made);
+        return status;
+    }
+    make_fields(args->settings, made);
+    *source = made;
+    return DLC_OK;
+}
+
+static dlc_status images_describe(dlc_source *source, dlc_data_info *info) {
+    info->samples = table_count(&source->images);
+    info->fields = source->field;
+    info->field_count = FIELDS;
+    return DLC_OK;
+}
+
+/* ---- Reading ----------------------------------------------------------------- */
+
+static void images_name(dlc_source *source, int64_t index, char *text, size_t room) {
+    const char *path = table_path(&source->images, index);
+    int absolute = path[0] == '/';
+    (void)snprintf(text, room, "%s%s%s", absolute ? "" : source->root,
+                   absolute ? "" : "/", path);
+}
+
+static dlc_status fail_file(dlc_source *source, int64_t index, const char *what) {
+    char name[1024];
+    images_name(source, index, name, sizeof name);
+    return host->fail(DLC_ERR_DATA, "%s: %s", name, what);
+}
+
+static dlc_status read_file(dlc_source *source, int fd, dlc_sample *sample) {
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+        return fail_file(source, sample->index, "not a file");
+    size_t bytes = (size_t)info.st_size, got = 0;
+    char *to = sample->memory(sample, IMAGE, bytes);
+    if (!to)
+        return DLC_ERR_NOMEM;
+    while (got < bytes) {
+        ssize_t n = read(fd, to + got, bytes - got);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return fail_file(source, sample->index, strerror(errno));
+        if (n == 0)
+            return fail_file(source, sample->index, "it becomes shorter as it is read");
+        got += (size_t)n;
+    }
+    return DLC_OK;
+}
+
+static dlc_status images_read_sample(dlc_source *source, dlc_sample *sample) {
+    const entry *image = table_at(&source->images, sample->index);
+    if (sample->wanted & 1u << LABEL) {
+        sample->value[LABEL].data = &image->label;
+        sample->value[LABEL].bytes = sizeof image->label;
+    }
+    if (!(sample->wanted & 1u << IMAGE))
+        return DLC_OK;
+    int fd = openat(source->fd, table_path(&source->images, sample->index),
+                    O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return fail_file(source, sample->index, strerror(errno));
+    dlc_status status = read_file(source, fd, sample);
+    close(fd);
+    return status;
+}
+
+/* ---- Descriptor -------------------------------------------------------------- */
+
+static const dlc_option options[] = {
+    DLC_PATH("folder", NULL,
+             "has a folder of images for each class, or is where the paths of `list` "
+             "begin; default: the folder of the list"),
+    DLC_PATH("list", NULL,
+             "a file with lines \"path class\", where classes are numbers from 0; "
+             "instead of a folder for each class"),
+    DLC_STRING("classes", NULL,
+               "names of the classes in the order of their labels, joined by commas; "
+               "default: the folders of the training data, sorted"),
+    DLC_STRING(
+        "endings", "jpg,jpeg,png,webp",
+        "how the names of image files end, in folders; other files are left out"),
+    DLC_BOOL("grey", "false", "images have one channel, the brightness, and not three"),
+    DLC_OPTIONS_END,
+};
+
+static const dlc_data_ops ops = {
+    .size = sizeof(dlc_data_ops),
+    .open = images_open,
+    .close = images_close,
+    .describe = images_describe,
+    .read_sample = images_read_sample,
+    .name = images_name,
+};
+
+static const dlc_feature features[] = {
+    {.size = sizeof(dlc_feature),
+     .kind = DLC_KIND_DATA,
+     .name = "images",
+     .help = "image files, in a folder for each class or as a list says",
+     .caps = DLC_DATA_CONCURRENT,
+     .options = options,
+     .ops = &ops},
+    DLC_FEATURES_END,
+};
+
+const dlc_plugin dlc_plugin_v0 = {
+    .size = sizeof(dlc_plugin),
+    .abi_minor = DLC_ABI_MINOR,
+    .name = "images",
+    .version = DLC_VERSION,
+    .license = "BSD-2-Clause",
+    .features = features,
+    .load = images_load,
+};
