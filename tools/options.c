@@ -121,9 +121,21 @@ static const struct argp job_argp = {.options = job_options, .parser = parse_job
 const struct argp_child dlc_tool_children[] = {
     {&net_argp, 0, "Reporting:", 1}, {&job_argp, 0, "The job:", 2}, {0}};
 
+const struct argp_child dlc_tool_children_with_weights[] = {
+    {&net_argp, 0, "Reporting:", 1},
+    {&job_argp, 0, "The job:", 2},
+    {&dlc_tool_weights_argp, 0, "Weights:", 3},
+    {0}};
+
 void dlc_tool_share_input(struct argp_state *state, dlc_tool_options *options) {
     for (int i = 0; dlc_tool_children[i].argp; i++)
         state->child_inputs[i] = options;
+}
+
+void dlc_tool_share_input_with_weights(struct argp_state *state,
+                                       dlc_tool_options *options) {
+    dlc_tool_share_input(state, options);
+    state->child_inputs[2] = &options->weights;
 }
 
 /* ---- Beginning and end ------------------------------------------------------- */
@@ -233,6 +245,7 @@ int dlc_tool_close(dlc_tool_options *options, dlc_setup *setup, dlc_status statu
                    int exit_code) {
     dlc_setup_close(setup);
     dlc_tool_sets_free(&options->sets);
+    dlc_tool_weights_free(&options->weights);
     return status == DLC_OK ? close_log_file(exit_code) : dlc_tool_end(status);
 }
 

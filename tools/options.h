@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "job/job.h"
 #include "setup/setup.h"
+#include "weights.h"
 
 /* "section.key=value", in the order given; collected from --set and its shorthands.
  * Initialize with {0}. */
@@ -26,6 +27,7 @@ typedef struct dlc_tool_options {
     dlc_tool_sets sets;
     const char *log_file;
     int json;
+    dlc_tool_weights weights; /* of the commands that load any */
     /* Optional, set by the command itself: called with each mistake, beside the log. */
     void (*tell)(void *context, const dlc_mistake *mistake);
     void *tell_context;
@@ -35,7 +37,11 @@ typedef struct dlc_tool_options {
  * and the options of a job (--ranks, --transport, --seed, ...). A command's own parser
  * passes them its input at ARGP_KEY_INIT, by dlc_tool_share_input. */
 extern const struct argp_child dlc_tool_children[];
+/* The same, and the options of weights.h. */
+extern const struct argp_child dlc_tool_children_with_weights[];
 void dlc_tool_share_input(struct argp_state *state, dlc_tool_options *options);
+void dlc_tool_share_input_with_weights(struct argp_state *state,
+                                       dlc_tool_options *options);
 
 /* Parses a command line. Ends the process with exit code 2 if it is wrong, with 0 after
  * --help, and with 1 if memory runs out. */

@@ -9,27 +9,18 @@
 
 typedef struct test_command {
     dlc_tool_options tool; /* first: the child parsers get a pointer to it */
-    const char *weights;
     dlc_setup *setup;
 } test_command;
 
-enum { KEY_WEIGHTS = 0x300 };
-
-static const struct argp_option options[] = {
-    {"weights", KEY_WEIGHTS, "FILE", 0, "a checkpoint, or any safetensors file", 0},
-    {0}};
-
 static error_t parse(int key, char *argument, struct argp_state *state) {
+    (void)argument;
     test_command *command = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        dlc_tool_share_input(state, &command->tool);
-        return 0;
-    case KEY_WEIGHTS:
-        command->weights = argument;
+        dlc_tool_share_input_with_weights(state, &command->tool);
         return 0;
     case ARGP_KEY_END:
-        if (!command->weights)
+        if (!command->tool.weights.file.count)
             argp_error(state, "which weights? Give --weights FILE");
         return 0;
     default:
@@ -37,11 +28,10 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     }
 }
 
-static const struct argp argp = {.options = options,
-                                 .parser = parse,
+static const struct argp argp = {.parser = parse,
                                  .args_doc = "NET.INI",
                                  .doc = "Tests saved weights on [data.test].",
-                                 .children = dlc_tool_children};
+                                 .children = dlc_tool_children_with_weights};
 
 static dlc_status print_json(const dlc_session *session,
                              const dlc_evaluation *evaluation) {
@@ -78,10 +68,10 @@ static int test_as_rank(dlc_job *job, void *argument) {
     test_command *command = argument;
     dlc_session session;
     dlc_evaluation evaluation;
+    dlc_weights weights = dlc_tool_weights_of(&command->tool.weights);
     dlc_status status = dlc_session_open_test(command->setup, job, &session);
     if (status == DLC_OK) {
-        status = dlc_checkpoint_load_weights(&session, session.test_net,
-                                             command->weights);
+        status = dlc_checkpoint_load_weights(&session, session.test_net, &weights);
         if (status == DLC_OK)
             status = dlc_evaluate(&session, &evaluation);
         if (status == DLC_OK)

@@ -20,30 +20,26 @@ typedef struct train_command {
     dlc_setup *setup;
 } train_command;
 
-enum { KEY_RESUME = 0x300, KEY_WEIGHTS };
+enum { KEY_RESUME = 0x300 };
 
 static const struct argp_option options[] = {
     {"resume", KEY_RESUME, "PATH|auto", 0,
      "resume from a checkpoint, or from the newest in a folder; auto: from this net's last "
      "run, or from --run-dir",
      0},
-    {"weights", KEY_WEIGHTS, "FILE", 0, "start from these weights", 0},
     {0}};
 
 static error_t parse(int key, char *argument, struct argp_state *state) {
     train_command *command = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        dlc_tool_share_input(state, &command->tool);
+        dlc_tool_share_input_with_weights(state, &command->tool);
         return 0;
     case KEY_RESUME:
         command->resume = argument;
         return 0;
-    case KEY_WEIGHTS:
-        command->train.weights = argument;
-        return 0;
     case ARGP_KEY_END:
-        if (command->train.weights && command->resume &&
+        if (command->tool.weights.file.count && command->resume &&
             strcmp(command->resume, "auto") != 0)
             argp_error(state,
                        "--resume continues a run, --weights starts a new one: give "
@@ -66,7 +62,7 @@ static const struct argp argp = {
         "--set parallel.ranks=2. SIGINT and SIGTERM write a checkpoint and stop; SIGHUP "
         "writes one and continues; SIGUSR1 reads [consistency] again, if the model "
         "allows it.",
-    .children = dlc_tool_children};
+    .children = dlc_tool_children_with_weights};
 
 static void say_exchange(const dlc_train_result *result) {
     double megabytes = result->exchange_bytes / 1e6;
@@ -134,11 +130,14 @@ static int train_as_rank(dlc_job *job, void *argument) {
     dlc_session session;
     dlc_run_folder folder;
     dlc_train_result result = {0};
+    dlc_weights weights = dlc_tool_weights_of(&command->tool.weights);
     dlc_status status = dlc_run_folder_open(command->setup, job, command->resume,
                                             &folder);
     if (status != DLC_OK)
         return dlc_tool_end_rank(job, status);
     command->train.folder = &folder;
+    if (command->tool.weights.file.count)
+        command->train.weights = &weights;
     status = dlc_session_open(command->setup, job, dlc_axes, &session);
     if (status == DLC_OK) {
         status = dlc_train(&session, &command->train, &result);

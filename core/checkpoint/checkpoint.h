@@ -12,6 +12,7 @@
 #ifndef DLC_CHECKPOINT_CHECKPOINT_H
 #define DLC_CHECKPOINT_CHECKPOINT_H
 
+#include "checkpoint/weights.h"
 #include "session/session.h"
 
 /* Writes NET-ITERATION.safetensors into the run's folder (run_folder.h), and removes
@@ -28,9 +29,9 @@ dlc_status dlc_checkpoint_save(dlc_session *session, int *written, char **path);
  */
 dlc_status dlc_checkpoint_resume(dlc_session *session);
 
-/* Loads weights alone into a net, from a checkpoint or any other safetensors file.
- * Every parameter of the net must be in the file; other tensors are ignored. */
+/* Loads weights alone into a net, from checkpoints or any other safetensors files
+ * (weights.h says what must match). */
 dlc_status dlc_checkpoint_load_weights(dlc_session *session, dlc_net *net,
-                                       const char *path);
+                                       const dlc_weights *weights);
 
 #endif

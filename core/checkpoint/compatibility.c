@@ -161,11 +161,10 @@ static dlc_status find_param(const dlc_session *session, const dlc_net *net, int
     return status;
 }
 
-dlc_status dlc_compatibility_check_weights(const dlc_session *session,
-                                           const dlc_net *net,
-                                           const dlc_safetensors *file) {
-    for (int32_t i = 0; i < dlc_full_param_count(session, net); i++)
-        DLC_TRY(find_param(session, net, i, file, ""));
+static dlc_status find_weights(const dlc_session *session,
+                               const dlc_safetensors *file) {
+    for (int32_t i = 0; i < dlc_full_param_count(session, session->net); i++)
+        DLC_TRY(find_param(session, session->net, i, file, ""));
     return DLC_OK;
 }
 
@@ -231,8 +230,7 @@ static int has_use(const dlc_session *session, const char *name) {
 /* Finds differences that the settings do not show. */
 static void compare_tensors(fit_state *fit) {
     const dlc_session *session = fit->session;
-    dlc_status status = dlc_compatibility_check_weights(session, session->net,
-                                                        fit->file);
+    dlc_status status = find_weights(session, fit->file);
     if (status == DLC_OK)
         status = find_slots(session, fit->file);
     if (status == DLC_ERR_DATA)

@@ -17,10 +17,4 @@ dlc_status dlc_compatibility_check(const dlc_session *session,
 int dlc_compatibility_needs(const dlc_session *session, const dlc_safetensors *file,
                             int32_t state);
 
-/* Checks that the file has all parameters of `net`, in their shapes. DLC_ERR_DATA,
- * naming the first that is missing or has another shape. */
-dlc_status dlc_compatibility_check_weights(const dlc_session *session,
-                                           const dlc_net *net,
-                                           const dlc_safetensors *file);
-
 #endif

@@ -245,19 +245,10 @@ dlc_status dlc_checkpoint_resume(dlc_session *session) {
 }
 
 dlc_status dlc_checkpoint_load_weights(dlc_session *session, dlc_net *net,
-                                       const char *path) {
+                                       const dlc_weights *weights) {
     dlc_status status = DLC_OK;
-    if (session->rank == 0) {
-        dlc_safetensors *file = NULL;
-        status = dlc_safetensors_open_header(path, &file);
-        if (status == DLC_OK)
-            status = dlc_compatibility_check_weights(session, net, file);
-        if (status == DLC_OK)
-            status = dlc_safetensors_verify(file);
-        if (status == DLC_OK)
-            status = import_weights(session, net, file);
-        dlc_safetensors_close(file);
-    }
+    if (session->rank == 0)
+        status = dlc_weights_take(session, net, weights);
     status = dlc_full_params_end(session, net, status);
     DLC_TRY(dlc_broadcast_status(session, status));
     return share_state(session, net, 0);

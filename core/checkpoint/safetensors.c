@@ -16,7 +16,6 @@
 
 #include "base/memory.h"
 #include "base/suggest.h"
-#include "base/text.h"
 #include "checkpoint/safetensors_file.h"
 
 /* ---- The bytes --------------------------------------------------------------- */
@@ -331,11 +330,17 @@ const dlc_safetensor *dlc_safetensors_get(const dlc_safetensors *file,
     return found ? &found->tensor : NULL;
 }
 
+const char *dlc_safetensor_type(const dlc_safetensors *file,
+                                const dlc_safetensor *tensor) {
+    const entry *found = get_entry(file, tensor->name);
+    return found ? found->type->text : "?";
+}
+
 const char *dlc_safetensors_metadata(const dlc_safetensors *file, const char *key) {
     return json_string_value(json_object_get(file->metadata, key));
 }
 
-static void add_shape(dlc_text *text, const dlc_shape *shape) {
+void dlc_safetensor_print_shape(dlc_text *text, const dlc_shape *shape) {
     dlc_text_add(text, "[");
     for (int32_t i = 0; i < shape->rank; i++)
         dlc_text_add(text, "%s%lld", i ? ", " : "", (long long)shape->dims[i]);
@@ -346,9 +351,9 @@ static dlc_status wrong_shape(const dlc_safetensors *file, const char *name,
                               const dlc_shape *found, const dlc_shape *wanted) {
     dlc_text text = {0};
     dlc_text_add(&text, "shape ");
-    add_shape(&text, found);
+    dlc_safetensor_print_shape(&text, found);
     dlc_text_add(&text, ", but ");
-    add_shape(&text, wanted);
+    dlc_safetensor_print_shape(&text, wanted);
     dlc_status status = dlc_text_status(&text);
     if (status == DLC_OK)
         status = dlc_fail(DLC_ERR_DATA, "%s: tensor '%s' has %s is needed", file->path,

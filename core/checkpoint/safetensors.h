@@ -14,7 +14,7 @@
 
 #include <dlcore/tensor.h>
 
-#include "base/status.h"
+#include "base/text.h"
 
 /* A tensor in a file; its bytes are in plain layout. `dtype` is 0 where the file
  * holds a type that is not one of dlc_dtype (I8, U64, ...). */
@@ -78,6 +78,18 @@ dlc_status dlc_safetensors_find(const dlc_safetensors *file, const char *name,
  * dlc_safetensors_find, and DLC_ERR_IO or DLC_ERR_NOMEM. */
 dlc_status dlc_safetensors_read(const dlc_safetensors *file, const char *name,
                                 dlc_dtype dtype, const dlc_shape *shape, void **data);
+
+/* Is it of a type that dlc_safetensors_read_f32 reads: F32, F16, BF16 or F64? */
+int dlc_safetensor_is_real(const dlc_safetensor *tensor);
+/* Reads a tensor of the file (dlc_safetensors_at) as float32, into memory that the
+ * caller frees with dlc_free. */
+dlc_status dlc_safetensors_read_f32(const dlc_safetensors *file,
+                                    const dlc_safetensor *tensor, float **values);
+/* Appends a shape as "[32, 3, 5, 5]". */
+void dlc_safetensor_print_shape(dlc_text *text, const dlc_shape *shape);
+/* The name of its type in the file: "F32". */
+const char *dlc_safetensor_type(const dlc_safetensors *file,
+                                const dlc_safetensor *tensor);
 
 /* A value of the metadata; NULL if there is no such key. */
 const char *dlc_safetensors_metadata(const dlc_safetensors *file, const char *key);

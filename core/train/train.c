@@ -245,10 +245,10 @@ static void note_nothing(const dlc_session *session, dlc_train_result *result) {
     note_exchange(session, result);
 }
 
-/* The weights of a new run, from a file or as they were initialized (`path` NULL). */
-static dlc_status begin_weights(dlc_session *session, const char *path) {
-    if (path)
-        DLC_TRY(dlc_checkpoint_load_weights(session, session->net, path));
+/* The weights of a new run, from files or as they were initialized (NULL). */
+static dlc_status begin_weights(dlc_session *session, const dlc_weights *weights) {
+    if (weights)
+        DLC_TRY(dlc_checkpoint_load_weights(session, session->net, weights));
     return dlc_session_ema_begin(session);
 }
 

@@ -4,10 +4,12 @@
 #define DLC_TRAIN_TRAIN_H
 
 #include "base/json.h"
+#include "checkpoint/weights.h"
 #include "session/session.h"
 
 typedef struct dlc_train_options {
-    const char *weights; /* to start from where no checkpoint is resumed, or NULL */
+    const dlc_weights
+        *weights; /* to start from where no checkpoint is resumed, or NULL */
     struct dlc_run_folder *folder; /* open; NULL: no checkpoint is read or written */
     int is_trial; /* only throughput is measured: a loss that is not finite is no error
                    */

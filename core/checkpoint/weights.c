@@ -1,0 +1,309 @@
+/* Matches the tensors of files with a net's parameters, lists what does not match, and
+ * loads the rest. Nothing is loaded before all is checked, the bytes of the files
+ * included. */
+#include "checkpoint/weights.h"
+
+#include <fnmatch.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/suggest.h"
+#include "checkpoint/full_params.h"
+#include "checkpoint/weights_name.h"
+
+/* A tensor of a file that may be a parameter. */
+typedef struct candidate {
+    const dlc_safetensors *file;
+    const dlc_safetensor *tensor;
+    char *name; /* own; by which it is matched */
+    int is_used, is_skipped;
+} candidate;
+
+typedef struct matching {
+    dlc_session *session;
+    dlc_net *net;
+    const dlc_weights *args;
+    dlc_safetensors **file; /* own */
+    candidate *list;        /* own */
+    size_t count;
+    const candidate **of; /* own; one per parameter, NULL: it is not loaded */
+    char *is_missing;     /* own; one per parameter */
+    int *has_effect;      /* own; one per rule of `map`, then of `skip` */
+    size_t missing, unexpected, unlike;
+} matching;
+
+/* ---- Candidates ---------------------------------------------------------------- */
+
+/* Is it what else a checkpoint has, such as the solver's slots ("momentum/...")? */
+static int is_state(const dlc_safetensors *file, const char *name) {
+    return dlc_safetensors_metadata(file, "dlcore.format") &&
+           (strchr(name, '/') || strcmp(name, DLC_MODEL_STATE_TENSOR) == 0 ||
+            strncmp(name, "dlcore.", strlen("dlcore.")) == 0);
+}
+
+static int is_skipped(const matching *m, const char *name) {
+    for (size_t i = 0; i < m->args->skips; i++) {
+        if (fnmatch(m->args->skip[i], name, 0) == 0) {
+            m->has_effect[m->args->maps + i] = 1;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static dlc_status add_candidate(matching *m, const dlc_safetensors *file,
+                                const dlc_safetensor *tensor) {
+    candidate *made = &m->list[m->count];
+    *made = (candidate){
+        .file = file, .tensor = tensor, .name = dlc_strdup(tensor->name)};
+    m->count++;
+    for (size_t i = 0; made->name && i < m->args->maps; i++)
+        m->has_effect[i] |= dlc_weights_rename(m->args->map[i], &made->name);
+    if (!made->name)
+        return DLC_ERR_NOMEM;
+    made->is_skipped = is_skipped(m, made->name);
+    return DLC_OK;
+}
+
+static dlc_status open_files(matching *m) {
+    size_t tensors = 0;
+    for (size_t i = 0; i < m->args->files; i++) {
+        DLC_TRY(dlc_safetensors_open_header(m->args->file[i], &m->file[i]));
+        tensors += dlc_safetensors_count(m->file[i]);
+    }
+    m->list = dlc_alloc(tensors, sizeof *m->list);
+    if (!m->list)
+        return DLC_ERR_NOMEM;
+    for (size_t i = 0; i < m->args->files; i++)
+        for (size_t j = 0; j < dlc_safetensors_count(m->file[i]); j++) {
+            const dlc_safetensor *tensor = dlc_safetensors_at(m->file[i], j);
+            if (!is_state(m->file[i], tensor->name))
+                DLC_TRY(add_candidate(m, m->file[i], tensor));
+        }
+    return DLC_OK;
+}
+
+/* ---- Matching ------------------------------------------------------------------ */
+
+/* Logs one mismatch; the first ones of each kind are enough. */
+static void report(size_t *kind, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void report(size_t *kind, const char *format, ...) {
+    enum { MOST = 20 };
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    if (++*kind <= MOST)
+        dlc_error("  %s", line);
+}
+
+static dlc_status find(const matching *m, const char *name, candidate **found) {
+    candidate *first = NULL;
+    for (size_t i = 0; i < m->count; i++) {
+        candidate *at = &m->list[i];
+        if (at->is_skipped || strcmp(at->name, name) != 0)
+            continue;
+        if (first)
+            return dlc_fail(
+                DLC_ERR_DATA,
+                "'%s' is there twice: as %s in %s and as %s in %s; leave one "
+                "of them out",
+                name, first->tensor->name, dlc_safetensors_path(first->file),
+                at->tensor->name, dlc_safetensors_path(at->file));
+        first = at;
+    }
+    *found = first;
+    return DLC_OK;
+}
+
+/* Does a parameter of this net belong to the layer named by the first `length` bytes?
+ */
+static int has_params(const matching *m, const char *layer, size_t length) {
+    for (int32_t i = 0; i < dlc_full_param_count(m->session, m->net); i++) {
+        const char *name = dlc_full_param_at(m->session, m->net, i).name;
+        if (strncmp(name, layer, length) == 0 && name[length] == '.' &&
+            !strchr(name + length + 1, '.'))
+            return 1;
+    }
+    return 0;
+}
+
+/* Is it of a layer of the graph that is not in this net: of another phase, or beyond
+ * its end? */
+static int is_elsewhere(const matching *m, const char *name) {
+    const dlc_graph *graph = m->session->setup->graph;
+    const char *dot = strrchr(name, '.');
+    size_t length = dot ? (size_t)(dot - name) : 0;
+    for (int32_t i = 0; length && i < graph->layers; i++) {
+        const char *layer = graph->layer[i].name;
+        if (strlen(layer) == length && strncmp(layer, name, length) == 0)
+            return !has_params(m, layer, length);
+    }
+    return 0;
+}
+
+/* Suggests a tensor that no other parameter takes. */
+static void report_missing(matching *m, const char *name) {
+    const char **names = dlc_alloc(m->count, sizeof *names);
+    size_t count = 0;
+    for (size_t i = 0; names && i < m->count; i++)
+        if (!m->list[i].is_skipped && !m->list[i].is_used &&
+            !is_elsewhere(m, m->list[i].name))
+            names[count++] = m->list[i].name;
+    const char *nearest = names ? dlc_nearest(name, names, count) : NULL;
+    report(&m->missing, "missing: %s%s%s", name,
+           nearest ? ", the nearest name is " : "", nearest ? nearest : "");
+    dlc_free(names);
+}
+
+/* Reports a type or a shape that does not fit. Returns whether there was one. */
+static int report_unlike(matching *m, const candidate *c, const dlc_shape *needed) {
+    dlc_text text = {0};
+    int is_real = dlc_safetensor_is_real(c->tensor);
+    if (is_real && dlc_shape_equal(&c->tensor->shape, needed))
+        return 0;
+    dlc_safetensor_print_shape(&text, &c->tensor->shape);
+    dlc_text_add(&text, ", but the net needs ");
+    dlc_safetensor_print_shape(&text, needed);
+    if (is_real)
+        report(&m->unlike, "unlike: %s has the shape %s", c->name,
+               dlc_text_string(&text));
+    else
+        report(&m->unlike, "unlike: %s is of type %s, which is not read as weights",
+               c->name, dlc_safetensor_type(c->file, c->tensor));
+    dlc_text_free(&text);
+    return 1;
+}
+
+static dlc_status match_params(matching *m) {
+    for (int32_t i = 0; i < dlc_full_param_count(m->session, m->net); i++) {
+        dlc_full_param param = dlc_full_param_at(m->session, m->net, i);
+        candidate *found = NULL;
+        if (is_skipped(m, param.name))
+            continue;
+        DLC_TRY(find(m, param.name, &found));
+        if (!found) {
+            m->is_missing[i] = 1;
+            continue;
+        }
+        found->is_used = 1;
+        if (!report_unlike(m, found, param.shape))
+            m->of[i] = found;
+    }
+    return DLC_OK;
+}
+
+static void report_unexpected(matching *m) {
+    for (size_t i = 0; i < m->count; i++) {
+        const candidate *c = &m->list[i];
+        if (c->is_used || c->is_skipped || is_elsewhere(m, c->name))
+            continue;
+        dlc_text shape = {0};
+        dlc_safetensor_print_shape(&shape, &c->tensor->shape);
+        report(&m->unexpected, "unexpected: %s %s in %s", c->name,
+               dlc_text_string(&shape), dlc_safetensors_path(c->file));
+        dlc_text_free(&shape);
+    }
+}
+
+/* A rule without effect is most likely misspelt. */
+static void warn_of_rules(const matching *m) {
+    const dlc_weights *args = m->args;
+    for (size_t i = 0; i < args->maps + args->skips; i++)
+        if (!m->has_effect[i])
+            dlc_warn("--weights-%s=%s applies to no tensor",
+                     i < args->maps ? "map" : "skip",
+                     i < args->maps ? args->map[i] : args->skip[i - args->maps]);
+}
+
+static dlc_status refuse(const matching *m) {
+    size_t all = m->missing + m->unexpected + m->unlike;
+    return dlc_fail(
+        DLC_ERR_DATA,
+        "%s%s: %zu tensor%s not fit the net '%s' (%zu missing, %zu unexpected, %zu unlike), "
+        "above; --weights-map=FROM=TO renames tensors, --weights-skip=PATTERN leaves them "
+        "out",
+        m->args->file[0], m->args->files > 1 ? " and others" : "", all,
+        all > 1 ? "s do" : " does", m->session->setup->name, m->missing, m->unexpected,
+        m->unlike);
+}
+
+static dlc_status match(matching *m) {
+    DLC_TRY(match_params(m));
+    for (int32_t i = 0; i < dlc_full_param_count(m->session, m->net); i++)
+        if (m->is_missing[i])
+            report_missing(m, dlc_full_param_at(m->session, m->net, i).name);
+    report_unexpected(m);
+    warn_of_rules(m);
+    if (m->missing + m->unexpected + m->unlike)
+        return refuse(m);
+    for (size_t i = 0; i < m->args->files; i++)
+        DLC_TRY(dlc_safetensors_verify(m->file[i]));
+    return DLC_OK;
+}
+
+/* ---- Loading ------------------------------------------------------------------- */
+
+static dlc_status load(const matching *m) {
+    int32_t count = dlc_full_param_count(m->session, m->net), loaded = 0;
+    for (int32_t i = 0; i < count; i++) {
+        const candidate *from = m->of[i];
+        float *values = NULL;
+        if (!from)
+            continue;
+        DLC_TRY(dlc_safetensors_read_f32(from->file, from->tensor, &values));
+        dlc_status status = dlc_full_param_import(m->session, m->net, i, -1, values);
+        dlc_free(values);
+        DLC_TRY(status);
+        loaded++;
+    }
+    if (loaded < count)
+        dlc_info(
+            "%d of %d parameters were loaded; the others keep their initial values",
+            (int)loaded, (int)count);
+    return DLC_OK;
+}
+
+static dlc_status open_matching(matching *m) {
+    const dlc_weights *args = m->args;
+    size_t params = (size_t)dlc_full_param_count(m->session, m->net);
+    m->file = dlc_alloc(args->files, sizeof *m->file);
+    m->of = dlc_alloc(params, sizeof *m->of);
+    m->is_missing = dlc_alloc(params, 1);
+    m->has_effect = dlc_alloc(args->maps + args->skips, sizeof *m->has_effect);
+    if (!m->file || !m->of || !m->is_missing || !m->has_effect)
+        return DLC_ERR_NOMEM;
+    for (size_t i = 0; i < args->maps; i++)
+        DLC_TRY(dlc_weights_check_map(args->map[i]));
+    return open_files(m);
+}
+
+static void close_matching(matching *m) {
+    for (size_t i = 0; i < m->count; i++)
+        dlc_free(m->list[i].name);
+    for (size_t i = 0; m->file && i < m->args->files; i++)
+        dlc_safetensors_close(m->file[i]);
+    dlc_free(m->has_effect);
+    dlc_free(m->is_missing);
+    dlc_free(m->of);
+    dlc_free(m->list);
+    dlc_free(m->file);
+}
+
+dlc_status dlc_weights_take(dlc_session *session, dlc_net *net,
+                            const dlc_weights *weights) {
+    matching m = {.session = session, .net = net, .args = weights};
+    dlc_status status = open_matching(&m);
+    if (status == DLC_OK)
+        status = match(&m);
+    if (status == DLC_OK)
+        status = load(&m);
+    close_matching(&m);
+    return status;
+}

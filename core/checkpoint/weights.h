@@ -1,0 +1,31 @@
+/* Loads weights by name: matches the tensors of safetensors files, of dlcore's or of
+ * other programs, with the parameters of a net. docs/weights.md describes names and
+ * layouts. Called by resume.c on rank 0.
+ */
+#ifndef DLC_CHECKPOINT_WEIGHTS_H
+#define DLC_CHECKPOINT_WEIGHTS_H
+
+#include "checkpoint/safetensors.h"
+#include "session/session.h"
+
+typedef struct dlc_weights {
+    const char *const *file; /* that together have the parameters */
+    size_t files;
+    /* Patterns of fnmatch(3). A parameter whose name matches keeps its initial values,
+     * a tensor whose name (after `map`) matches is left out. */
+    const char *const *skip;
+    size_t skips;
+    /* "FROM=TO": renames tensors. Each may have one '*', which stands for the same
+     * text. All are applied, in this order. */
+    const char *const *map;
+    size_t maps;
+} dlc_weights;
+
+/* Checks all files and all tensors first, then loads. DLC_ERR_DATA if parameters are
+ * missing, tensors are unexpected or have another shape or type, or two tensors have
+ * one name; these have been logged, and nothing was loaded. A tensor of a layer that
+ * only another phase or another part of the net has is expected. */
+dlc_status dlc_weights_take(dlc_session *session, dlc_net *net,
+                            const dlc_weights *weights);
+
+#endif
