@@ -1,23 +1,54 @@
-/* dlcore test: computes loss and accuracy of saved weights on [data.test]. */
+/* dlcore test: computes loss and accuracy of saved weights on [data.test], and shows
+ * which classes are taken for which. */
+#include <limits.h>
 #include <stdio.h>
 
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
+#include "file.h"
+#include "net/graph_search.h"
 #include "options.h"
+#include "test_report.h"
 #include "train/evaluate.h"
 
 typedef struct test_command {
     dlc_tool_options tool; /* first: the child parsers get a pointer to it */
+    int confusion, top;
+    const char *plot;
     dlc_setup *setup;
 } test_command;
 
+/* What rank 0 reports. */
+typedef struct test_result {
+    dlc_evaluation evaluation;
+    dlc_tally tally; /* its `confusion` is NULL where it was not asked for */
+    dlc_class_names names;
+} test_result;
+
+enum { KEY_CONFUSION = 0x300, KEY_TOP, KEY_PLOT };
+
+static const struct argp_option options[] = {
+    {"confusion", KEY_CONFUSION, NULL, 0,
+     "also show each class's accuracy, and which classes are taken for which", 0},
+    {"top", KEY_TOP, "K", 0, "also count labels among the K best scores", 0},
+    {"plot", KEY_PLOT, "FILE.svg", 0, "draw which classes are taken for which", 0},
+    {0}};
+
 static error_t parse(int key, char *argument, struct argp_state *state) {
-    (void)argument;
     test_command *command = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
         dlc_tool_share_input_with_weights(state, &command->tool);
+        return 0;
+    case KEY_CONFUSION:
+        command->confusion = 1;
+        return 0;
+    case KEY_TOP:
+        command->top = dlc_tool_parse_count("top", argument, INT_MAX, state);
+        return 0;
+    case KEY_PLOT:
+        command->plot = dlc_tool_parse_plot(argument, state);
         return 0;
     case ARGP_KEY_END:
         if (!command->tool.weights.file.count)
@@ -28,13 +59,25 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     }
 }
 
-static const struct argp argp = {.parser = parse,
+static const struct argp argp = {.options = options,
+                                 .parser = parse,
                                  .args_doc = "NET.INI",
                                  .doc = "Tests saved weights on [data.test].",
                                  .children = dlc_tool_children_with_weights};
 
-static dlc_status print_json(const dlc_session *session,
-                             const dlc_evaluation *evaluation) {
+static int tallies(const test_command *command) {
+    return command->confusion || command->top || command->plot;
+}
+
+/* ---- Reporting ------------------------------------------------------------------- */
+
+static double mean_of(const dlc_metric *metric) {
+    return metric->sum / metric->count;
+}
+
+static dlc_status print_json(const dlc_session *session, const test_command *command,
+                             const test_result *result) {
+    const dlc_evaluation *evaluation = &result->evaluation;
     dlc_json json = {0};
     dlc_json_object(&json, NULL);
     dlc_json_string(&json, "net", session->setup->name);
@@ -45,39 +88,106 @@ static dlc_status print_json(const dlc_session *session,
     dlc_json_object(&json, "metrics");
     for (int32_t i = 0; i < evaluation->metrics; i++)
         dlc_json_number(&json, evaluation->metric[i].name,
-                        evaluation->metric[i].sum / evaluation->metric[i].count);
+                        mean_of(&evaluation->metric[i]));
     dlc_json_end_object(&json);
+    if (command->top) {
+        dlc_json_object(&json, "top");
+        dlc_json_int(&json, "k", command->top);
+        dlc_json_number(
+            &json, "accuracy",
+            dlc_test_share(result->tally.in_top, dlc_tally_samples(&result->tally)));
+        dlc_json_end_object(&json);
+    }
+    if (command->confusion)
+        dlc_test_confusion_json(&(dlc_test_classes){&result->tally, &result->names},
+                                &json);
     dlc_json_number(&json, "seconds", evaluation->seconds);
     dlc_json_end_object(&json);
     return dlc_tool_print_json(&json);
 }
 
+static dlc_status print_text(const test_command *command, const test_result *result) {
+    const dlc_evaluation *evaluation = &result->evaluation;
+    dlc_text text = {0};
+    for (int32_t i = 0; i < evaluation->metrics; i++)
+        dlc_text_add(&text, "%s %.4f\n", evaluation->metric[i].name,
+                     mean_of(&evaluation->metric[i]));
+    if (command->top)
+        dlc_text_add(
+            &text, "top-%d accuracy %.4f\n", command->top,
+            dlc_test_share(result->tally.in_top, dlc_tally_samples(&result->tally)));
+    if (command->confusion) {
+        dlc_text_add(&text, "\n");
+        dlc_test_print_confusion(&(dlc_test_classes){&result->tally, &result->names},
+                                 &text);
+    }
+    return dlc_tool_print_text(&text);
+}
+
+static dlc_status draw(const dlc_session *session, const test_command *command,
+                       const test_result *result) {
+    dlc_text svg = {0};
+    dlc_test_draw_confusion(&(dlc_test_classes){&result->tally, &result->names},
+                            session->setup->name, &svg);
+    dlc_status status = dlc_text_status(&svg);
+    if (status == DLC_OK)
+        status = dlc_tool_file_write(command->plot, svg.bytes, svg.length);
+    dlc_text_free(&svg);
+    return status;
+}
+
 static dlc_status report(const dlc_session *session, const test_command *command,
-                         const dlc_evaluation *evaluation) {
+                         test_result *result) {
     if (session->rank != 0)
         return DLC_OK;
-    if (command->tool.json)
-        return print_json(session, evaluation);
-    for (int32_t i = 0; i < evaluation->metrics; i++)
-        printf("%s %.4f\n", evaluation->metric[i].name,
-               evaluation->metric[i].sum / evaluation->metric[i].count);
-    return DLC_OK;
+    if (tallies(command))
+        DLC_TRY(dlc_class_names_open(session->setup, command->tool.weights.file.list[0],
+                                     result->tally.classes, &result->names));
+    if (command->plot)
+        DLC_TRY(draw(session, command, result));
+    return command->tool.json ? print_json(session, command, result)
+                              : print_text(command, result);
+}
+
+/* ---- Testing --------------------------------------------------------------------- */
+
+/* Tests, and counts the predictions if that was asked for. */
+static dlc_status test(dlc_session *session, const test_command *command,
+                       test_result *result) {
+    dlc_weights weights = dlc_tool_weights_of(&command->tool.weights);
+    dlc_evaluation_reader reader = {dlc_tally_take, &result->tally};
+    const dlc_shape *shape = &session->output.boundary.shape;
+    DLC_TRY(dlc_checkpoint_load_weights(session, session->test_net, &weights));
+    if (!tallies(command))
+        return dlc_evaluate(session, NULL, &result->evaluation);
+    if ((size_t)shape->dims[1] != session->output.values)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "the net has several scores of each class for a "
+                        "sample, of which no table can be made");
+    DLC_TRY(dlc_tally_open((int32_t)session->output.values,
+                           command->top ? command->top : 1, &result->tally));
+    DLC_TRY(dlc_evaluate(session, &reader, &result->evaluation));
+    return dlc_tally_sum(&result->tally, session->job);
 }
 
 static int test_as_rank(dlc_job *job, void *argument) {
     test_command *command = argument;
     dlc_session session;
-    dlc_evaluation evaluation;
-    dlc_weights weights = dlc_tool_weights_of(&command->tool.weights);
-    dlc_status status = dlc_session_open_test(command->setup, job, &session);
-    if (status == DLC_OK) {
-        status = dlc_checkpoint_load_weights(&session, session.test_net, &weights);
-        if (status == DLC_OK)
-            status = dlc_evaluate(&session, &evaluation);
-        if (status == DLC_OK)
-            status = report(&session, command, &evaluation);
-        dlc_session_close(&session);
-    }
+    test_result result = {.evaluation = {.metrics = 0}};
+    dlc_session_output scores = {.is_wanted = tallies(command)};
+    dlc_status status = DLC_OK;
+    if (scores.is_wanted)
+        status = dlc_graph_find_scores(command->setup->graph, &scores.from);
+    if (status == DLC_OK)
+        status = dlc_session_open_test(command->setup, job, &scores, &session);
+    if (status != DLC_OK)
+        return dlc_tool_end_rank(job, status);
+    status = test(&session, command, &result);
+    if (status == DLC_OK)
+        status = report(&session, command, &result);
+    dlc_class_names_close(&result.names);
+    dlc_tally_close(&result.tally);
+    dlc_session_close(&session);
     return dlc_tool_end_rank(job, status);
 }
 
@@ -89,6 +199,8 @@ int dlc_command_test(int argc, char **argv) {
     if (status == DLC_OK && !command.setup->test.present)
         status = dlc_fail(DLC_ERR_CONFIG, "%s has no [data.test] to test on",
                           command.tool.path);
+    if (status == DLC_OK && command.plot)
+        status = dlc_tool_file_check(command.plot);
     if (status == DLC_OK)
         status = dlc_tool_run(command.setup, test_as_rank, &command, &exit_code);
     return dlc_tool_close(&command.tool, command.setup, status, exit_code);

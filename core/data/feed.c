@@ -90,7 +90,7 @@ static int32_t choose_samples(dlc_feed *feed, int64_t iteration) {
     int64_t left = feed->end > begin ? feed->end - begin : 0;
     int32_t samples = left < args->count ? (int32_t)left : args->count;
     for (int32_t i = 0; i < args->count; i++)
-        feed->index[i] = i < samples ? begin + i : 0;
+        feed->index[i] = i < samples ? begin + i : args->first;
     return samples;
 }
 
@@ -306,9 +306,11 @@ static dlc_status start_thread(dlc_feed *feed) {
 /* The samples that this rank tests. */
 static void choose_test(dlc_feed *feed) {
     const dlc_feed_args *args = &feed->args;
-    int64_t samples = dlc_feed_samples(feed), step = test_step(args);
-    feed->begin = args->stride ? args->offset : samples * args->rank / args->ranks;
-    feed->end = args->stride ? samples : samples * (args->rank + 1) / args->ranks;
+    int64_t samples = dlc_feed_test_samples(feed), step = test_step(args);
+    feed->begin = args->first +
+                  (args->stride ? args->offset : samples * args->rank / args->ranks);
+    feed->end = args->first +
+                (args->stride ? samples : samples * (args->rank + 1) / args->ranks);
     int64_t tested = args->stride ? samples : feed->end - feed->begin;
     feed->batches = (tested + step - 1) / step;
 }
@@ -409,6 +411,10 @@ float dlc_feed_scale(const dlc_feed *feed) {
 
 int64_t dlc_feed_samples(const dlc_feed *feed) {
     return feed->loader.samples.info.samples;
+}
+
+int64_t dlc_feed_test_samples(const dlc_feed *feed) {
+    return feed->args.samples ? feed->args.samples : dlc_feed_samples(feed);
 }
 
 int64_t dlc_feed_batches(const dlc_feed *feed) {

@@ -55,11 +55,12 @@ typedef struct dlc_feed_args {
      * ... */
     int64_t batch, offset, run, stride;
 
-    /* Test: rank `rank` of `ranks` goes through samples [N * rank / ranks,
-     * N * (rank + 1) / ranks), again and again; or, with `stride`, through samples
-     * [offset, offset + count) of each `stride` samples. */
+    /* Test: of N samples from `first` on, rank `rank` of `ranks` goes through those
+     * from N * rank / ranks to N * (rank + 1) / ranks - 1, again and again; or, with
+     * `stride`, through samples [offset, offset + count) of each `stride` samples. */
     int test;
     int32_t rank, ranks;
+    int64_t first, samples; /* N samples from this one on; samples 0: all */
 } dlc_feed_args;
 
 typedef struct dlc_batch {
@@ -80,8 +81,10 @@ dlc_shape dlc_feed_shape(const dlc_feed *feed);
 dlc_dtype dlc_feed_dtype(const dlc_feed *feed);
 float dlc_feed_mean(const dlc_feed *feed, int64_t channel);
 float dlc_feed_scale(const dlc_feed *feed);
-/* The number of samples of the source, over all ranks. */
+/* The number of samples of the source, over all ranks; and in a test, those N that it
+ * goes through. */
 int64_t dlc_feed_samples(const dlc_feed *feed);
+int64_t dlc_feed_test_samples(const dlc_feed *feed);
 /* Test: the number of batches of this rank in a pass; 0 if it has no samples. */
 int64_t dlc_feed_batches(const dlc_feed *feed);
 

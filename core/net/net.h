@@ -75,6 +75,7 @@ typedef struct dlc_net_args {
      * layers, and what other layers read of them, are boundary tensors. The tables must
      * outlive the net. */
     int32_t first, end;
+    const char *layers; /* one per layer of the graph: is it in the net? NULL: all */
     int32_t boundaries_in, boundaries_out;
     const dlc_net_boundary *boundary_in, *boundary_out;
     /* Sets of activation buffers, one for each micro-batch that may be in flight; 0: 1.

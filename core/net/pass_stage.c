@@ -111,7 +111,8 @@ dlc_status dlc_net_pass_stage(dlc_net *net) {
     DLC_TRY(add_boundary_tensors(net));
     DLC_TRY(add_chunk_labels(net));
     for (int32_t node = net->args.first; node < end; node++)
-        if (graph->layer[node].phases & (unsigned)net->args.phase)
+        if (graph->layer[node].phases & (unsigned)net->args.phase &&
+            (!net->args.layers || net->args.layers[node]))
             DLC_TRY(add_layer(net, node));
     for (int32_t i = 0; i < net->args.boundaries_out; i++)
         DLC_TRY(add_outgoing(net, i));

@@ -37,6 +37,8 @@ static dlc_feed_args feed_args(const dlc_session *session, dlc_phase phase) {
         args.threads = feed_threads(session);
     if (test) {
         args.count = (int32_t)data->batch;
+        args.first = data->first;
+        args.samples = data->count;
     } else {
         args.count = (int32_t)session->local_batch;
         args.batch = session->global_batch;

@@ -8,9 +8,9 @@ static void note_activity(void *context, const char *phase, const char *layer) {
     dlc_job_activity(context, phase, layer, 0);
 }
 
-static dlc_status build_net(dlc_session *session, dlc_phase phase,
+static dlc_status make_args(dlc_session *session, dlc_phase phase,
                             const dlc_data_setup *data, int64_t batch,
-                            dlc_net *train_net, dlc_net **net) {
+                            dlc_net *train_net, dlc_net_args *made) {
     dlc_net_args args = {
         .graph = session->setup->graph,
         .phase = phase,
@@ -46,6 +46,15 @@ static dlc_status build_net(dlc_session *session, dlc_phase phase,
     DLC_EACH_AXIS(session, axis, shape_net)
     axis->ops->shape_net(axis, &args);
     DLC_TRY(dlc_setup_sample_shape(data, &args.sample));
+    *made = args;
+    return DLC_OK;
+}
+
+static dlc_status build_net(dlc_session *session, dlc_phase phase,
+                            const dlc_data_setup *data, int64_t batch,
+                            dlc_net *train_net, dlc_net **net) {
+    dlc_net_args args;
+    DLC_TRY(make_args(session, phase, data, batch, train_net, &args));
     return dlc_net_build(&args, net);
 }
 
@@ -94,10 +103,27 @@ dlc_status dlc_nets_open(dlc_session *session) {
     return DLC_OK;
 }
 
-dlc_status dlc_nets_open_test(dlc_session *session) {
+/* The net of a test alone, which owns its parameters. */
+static dlc_status make_test_args(dlc_session *session, dlc_net_args *args) {
     const dlc_data_setup *test = &session->setup->test;
-    DLC_TRY(build_net(session, DLC_PHASE_TEST, test, test->batch, NULL,
-                      &session->test_net));
+    DLC_TRY(make_args(session, DLC_PHASE_TEST, test, test->batch, NULL, args));
+    args->layers = session->output.needed;
+    return DLC_OK;
+}
+
+dlc_status dlc_nets_build_test_outline(dlc_session *session, dlc_net **net) {
+    dlc_net_args args;
+    DLC_TRY(make_test_args(session, &args));
+    args.outline = 1;
+    return dlc_net_build(&args, net);
+}
+
+dlc_status dlc_nets_open_test(dlc_session *session) {
+    dlc_net_args args;
+    DLC_TRY(make_test_args(session, &args));
+    args.boundaries_out = session->output.is_wanted;
+    args.boundary_out = &session->output.boundary;
+    DLC_TRY(dlc_net_build(&args, &session->test_net));
     DLC_TRY(dlc_memory_check(session));
     return dlc_net_allocate(session->test_net);
 }

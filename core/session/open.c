@@ -15,6 +15,7 @@
 #include "session/model.h"
 #include "session/model_norms.h"
 #include "session/nets.h"
+#include "session/test_output.h"
 
 /* ---- Device and batch -------------------------------------------------------- */
 
@@ -305,7 +306,11 @@ dlc_status dlc_session_start(dlc_session *session) {
 
 static dlc_status open_test(dlc_session *session) {
     DLC_TRY(open_device(session));
+    if (session->output.is_wanted)
+        DLC_TRY(dlc_test_output_plan(session));
     DLC_TRY(dlc_nets_open_test(session));
+    if (session->output.is_wanted)
+        DLC_TRY(dlc_test_output_open(session));
     DLC_TRY(aside(session, dlc_feeds_open_test)); /* they begin to read ahead */
     return aside(session, open_connection);
 }
@@ -327,9 +332,13 @@ static void split_equally(dlc_setup *setup) {
     dlc_batch_split_free(&setup->batch_split);
 }
 
-dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job,
+                                 const dlc_session_output *output,
+                                 dlc_session *session) {
     split_equally(setup);
     DLC_TRY(begin(setup, job, session));
+    if (output)
+        session->output = *output;
     return ended(open_test(session), session);
 }
 
@@ -361,6 +370,7 @@ static void close_work(dlc_session *session) {
     dlc_model_norms_close(session);
     dlc_connection_close(&session->connection);
     dlc_free(session->bucket_begin);
+    dlc_test_output_close(session);
     dlc_nets_free(session);
     dlc_free(session->plain);
     dlc_feeds_close(session);

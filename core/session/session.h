@@ -17,6 +17,7 @@
 #include "session/connection.h"
 #include "session/control.h"
 #include "session/layer_group.h"
+#include "session/output.h"
 #include "session/sharded.h"
 #include "session/updates.h"
 #include "setup/mesh.h"
@@ -44,6 +45,7 @@ typedef struct dlc_session {
     dlc_net *net, *test_net; /* test_net: NULL without [data.test] */
     char *plain;             /* own; dlc_net_args.plain */
     dlc_feed *feed, *test_feed;
+    dlc_session_output output; /* of the test net, that is handed out */
 
     dlc_connection connection;
     dlc_exchanger *exchanger;
@@ -110,8 +112,11 @@ dlc_status dlc_session_start(dlc_session *session);
  * anew; weights and slots have their initial values again. Collective. On failure the
  * caller still closes the session. */
 dlc_status dlc_session_reopen(dlc_session *session);
-/* Opens what a test of saved weights needs. Collective. */
-dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job, dlc_session *session);
+/* Opens what a test of saved weights needs. `output`: what is handed out beside the
+ * metrics, or NULL. Collective. */
+dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job,
+                                 const dlc_session_output *output,
+                                 dlc_session *session);
 /* Opens what `dlcore check` shows: nets are built, but no tensor memory is allocated
  * and there are no peers. The session is that of `rank` among `ranks`, which need not
  * exist; choices that ranks make by measuring keep their defaults. */

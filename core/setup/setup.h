@@ -30,7 +30,8 @@ typedef struct dlc_data_setup {
     int broken;         /* the section has mistakes, or its data cannot be read */
     dlc_source *source; /* open; NULL: not needed */
     dlc_samples samples;
-    dlc_data_info info;           /* of samples */
+    int64_t first, count; /* of samples that a test goes through; count 0: all */
+    dlc_data_info info;   /* of samples */
     const dlc_decoders *decoders; /* the setup's, if the samples are image files */
     int32_t largest_label;        /* among the labels that were checked */
     uint64_t digest; /* of some samples; 0 until dlc_data_source_identify */

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "session/averages.h"
 #include "session/ema.h"
+#include "session/test_output.h"
 
 /* Lists the net's metrics, which have their names even if this rank has no samples. */
 static dlc_status list_metrics(dlc_session *session, dlc_evaluation *evaluation) {
@@ -21,14 +22,31 @@ static dlc_status list_metrics(dlc_session *session, dlc_evaluation *evaluation)
     return DLC_OK;
 }
 
+/* Hands out the output of one batch. The ranks split the samples as the feed does. */
+static dlc_status hand_out(const dlc_session *session,
+                           const dlc_evaluation_reader *reader, const dlc_batch *from) {
+    int64_t begin = dlc_feed_test_samples(session->test_feed) * session->rank /
+                    session->ranks;
+    dlc_evaluation_batch batch = {.first = begin +
+                                           from->iteration * session->setup->test.batch,
+                                  .samples = from->samples,
+                                  .labels = from->labels,
+                                  .each = session->output.values};
+    DLC_TRY(dlc_test_output_read(session, &batch.values));
+    return reader->take(reader->context, &batch);
+}
+
 /* Adds the metrics of one batch. */
-static dlc_status test_batch(dlc_session *session, dlc_evaluation *evaluation) {
+static dlc_status test_batch(dlc_session *session, const dlc_evaluation_reader *reader,
+                             dlc_evaluation *evaluation) {
     dlc_batch batch;
     DLC_TRY(dlc_job_check(session->job));
     DLC_TRY(dlc_feed_next(session->test_feed, &batch));
     DLC_TRY(dlc_net_set_input(session->test_net, batch.data, batch.labels));
     DLC_TRY(dlc_net_forward(session->test_net, session->iteration, 0));
     DLC_TRY(dlc_net_sync(session->test_net));
+    if (reader)
+        DLC_TRY(hand_out(session, reader, &batch));
     for (int32_t j = 0; j < evaluation->metrics; j++) {
         dlc_metric metric;
         DLC_TRY(dlc_net_metric(session->test_net, j, &metric));
@@ -61,7 +79,8 @@ static dlc_status pad_passes(dlc_session *session, int64_t passes) {
 }
 
 /* Sums each metric over this rank's part of the test set. */
-static dlc_status sum_batches(dlc_session *session, dlc_evaluation *evaluation) {
+static dlc_status sum_batches(dlc_session *session, const dlc_evaluation_reader *reader,
+                              dlc_evaluation *evaluation) {
     DLC_EACH_AXIS(session, axis, test)
     return axis->ops->test(axis, evaluation);
     int64_t batches = dlc_feed_batches(session->test_feed), passes = batches;
@@ -70,7 +89,7 @@ static dlc_status sum_batches(dlc_session *session, dlc_evaluation *evaluation) 
     DLC_TRY(axis->ops->count_test_passes(axis, &passes));
     DLC_TRY(dlc_feed_seek(session->test_feed, 0));
     for (int64_t i = 0; i < batches; i++)
-        DLC_TRY(test_batch(session, evaluation));
+        DLC_TRY(test_batch(session, reader, evaluation));
     return passes > batches ? pad_passes(session, passes - batches) : DLC_OK;
 }
 
@@ -114,14 +133,15 @@ static void summarize(dlc_evaluation *evaluation) {
     }
 }
 
-dlc_status dlc_evaluate(dlc_session *session, dlc_evaluation *evaluation) {
+dlc_status dlc_evaluate(dlc_session *session, const dlc_evaluation_reader *reader,
+                        dlc_evaluation *evaluation) {
     uint64_t start = dlc_now_ns();
     *evaluation = (dlc_evaluation){.metrics = 0};
     dlc_memory own;
     DLC_TRY(dlc_session_ema_test_begin(session));
     dlc_status status = dlc_averages_begin(session, &own);
     if (status == DLC_OK)
-        status = sum_batches(session, evaluation);
+        status = sum_batches(session, reader, evaluation);
     if (status == DLC_OK)
         status = dlc_session_ema_test_end(session);
     dlc_status ended = dlc_averages_end(session, &own);

@@ -124,7 +124,7 @@ static dlc_status test(train_loop *loop) {
     dlc_evaluation evaluation;
     DLC_TRY(end_all(loop));
     dlc_job_activity(session->job, "test", NULL, 0);
-    DLC_TRY(dlc_evaluate(session, &evaluation));
+    DLC_TRY(dlc_evaluate(session, NULL, &evaluation));
     loop->tested = session->iteration;
     loop->result->test_loss = evaluation.loss;
     loop->result->accuracy = evaluation.accuracy;

@@ -41,7 +41,7 @@ CORE = {
 # Floors of a folder, the lowest first, as patterns of file names without their suffix: a
 # file may include those of its own floor and of lower ones.
 FLOORS = {
-    "net": ["graph",
+    "net": ["graph graph_search",
             "net buffers placement chunks ir",  # a net, as data
             "layer layer_calls op_* ops",                      # kinds of operations
             "pass_* passes",

@@ -1,0 +1,79 @@
+/* Finds the names of classes. */
+#include "checkpoint/class_names.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "checkpoint/safetensors.h"
+
+static int32_t count_lines(const char *text) {
+    int32_t lines = 1;
+    for (; *text; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+/* The metadata of a checkpoint, which has one name per line. */
+static dlc_status read_file(const char *path, int32_t classes, dlc_text *text) {
+    dlc_safetensors *file = NULL;
+    DLC_TRY(dlc_safetensors_open_header(path, &file));
+    const char *names = dlc_safetensors_metadata(file, "dlcore.data.class_names");
+    if (names && count_lines(names) == classes)
+        dlc_text_add(text, "%s", names);
+    dlc_safetensors_close(file);
+    return dlc_text_status(text);
+}
+
+static void ask_source(const dlc_data_setup *data, int32_t classes, dlc_text *text) {
+    const dlc_data_info *info = &data->info;
+    if (text->length || !data->source || !info->class_names || info->classes != classes)
+        return;
+    for (int32_t i = 0; i < classes; i++)
+        dlc_text_add(text, i ? "\n%s" : "%s", info->class_names[i]);
+}
+
+static void number(int32_t classes, dlc_text *text) {
+    for (int32_t i = 0; i < classes; i++)
+        dlc_text_add(text, i ? "\n%d" : "%d", (int)i);
+}
+
+/* Cuts the text into lines. */
+static dlc_status split(int32_t classes, dlc_class_names *names) {
+    names->name = dlc_alloc((size_t)classes, sizeof *names->name);
+    if (!names->name)
+        return DLC_ERR_NOMEM;
+    char *rest = names->text;
+    for (names->count = 0; rest && names->count < classes; names->count++)
+        names->name[names->count] = strsep(&rest, "\n");
+    return DLC_OK;
+}
+
+dlc_status dlc_class_names_open(const dlc_setup *setup, const char *path,
+                                int32_t classes, dlc_class_names *names) {
+    dlc_text text = {0};
+    *names = (dlc_class_names){.count = 0};
+    dlc_status status = read_file(path, classes, &text);
+    ask_source(&setup->test, classes, &text);
+    ask_source(&setup->train, classes, &text);
+    if (!text.length)
+        number(classes, &text);
+    if (status == DLC_OK)
+        status = dlc_text_status(&text);
+    if (status == DLC_OK)
+        names->text = dlc_strdup(dlc_text_string(&text));
+    dlc_text_free(&text);
+    if (status == DLC_OK && !names->text)
+        status = DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = split(classes, names);
+    if (status != DLC_OK)
+        dlc_class_names_close(names);
+    return status;
+}
+
+void dlc_class_names_close(dlc_class_names *names) {
+    dlc_free(names->name);
+    dlc_free(names->text);
+    *names = (dlc_class_names){.count = 0};
+}

@@ -1,0 +1,21 @@
+/* The names of the classes that a net tells apart: those of the checkpoint that its
+ * weights are from, or else of the data. Used by commands that show predictions. */
+#ifndef DLC_CHECKPOINT_CLASS_NAMES_H
+#define DLC_CHECKPOINT_CLASS_NAMES_H
+
+#include "setup/setup.h"
+
+typedef struct dlc_class_names {
+    const char **name; /* own, with the texts */
+    int32_t count;
+    char *text;
+} dlc_class_names;
+
+/* Reads them for `classes` classes. A class without a name is named by its number.
+ * `path`: of the weights; a source of the setup that is open is asked if that file says
+ * nothing of so many classes. */
+dlc_status dlc_class_names_open(const dlc_setup *setup, const char *path,
+                                int32_t classes, dlc_class_names *names);
+void dlc_class_names_close(dlc_class_names *names); /* one of {0} is allowed */
+
+#endif

@@ -1,0 +1,75 @@
+/* Searches a graph. */
+#include "net/graph_search.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/suggest.h"
+
+static int is_tested(const dlc_graph_layer *layer) {
+    return (layer->phases & DLC_PHASE_TEST) != 0;
+}
+
+static dlc_status fail_unknown(const dlc_graph *graph, const char *name) {
+    const char **names = dlc_alloc((size_t)graph->layers, sizeof *names);
+    dlc_text advice = {0};
+    size_t count = 0;
+    for (int32_t i = 0; names && i < graph->layers; i++)
+        if (is_tested(&graph->layer[i]))
+            names[count++] = graph->layer[i].name;
+    if (names)
+        dlc_suggest(&advice, name, names, count);
+    dlc_status status = dlc_fail(DLC_ERR_CONFIG,
+                                 "the net has no layer '%s' in a test%s", name,
+                                 dlc_text_string(&advice));
+    dlc_text_free(&advice);
+    dlc_free(names);
+    return status;
+}
+
+dlc_status dlc_graph_find_layer(const dlc_graph *graph, const char *name,
+                                dlc_graph_input *output) {
+    for (int32_t i = 0; i < graph->layers; i++) {
+        if (is_tested(&graph->layer[i]) && strcmp(graph->layer[i].name, name) == 0) {
+            *output = (dlc_graph_input){.layer = i};
+            return DLC_OK;
+        }
+    }
+    return fail_unknown(graph, name);
+}
+
+/* Does the layer classify by an output of a layer that the test net has? */
+static int classifies(const dlc_graph *graph, const dlc_graph_layer *layer,
+                      uint64_t caps) {
+    return (layer->feature->caps & caps) == caps && layer->inputs > 0 &&
+           layer->input[0].layer != DLC_FROM_DATA &&
+           is_tested(&graph->layer[layer->input[0].layer]);
+}
+
+dlc_status dlc_graph_find_scores(const dlc_graph *graph, dlc_graph_input *output) {
+    static const uint64_t caps[] = {DLC_LAYER_CLASSIFIES | DLC_LAYER_LOSS,
+                                    DLC_LAYER_CLASSIFIES};
+    for (size_t k = 0; k < sizeof caps / sizeof *caps; k++)
+        for (int32_t i = graph->layers - 1; i >= 0; i--) {
+            const dlc_graph_layer *layer = &graph->layer[i];
+            if (!classifies(graph, layer, caps[k]))
+                continue;
+            *output = layer->input[0];
+            return DLC_OK;
+        }
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "the net has no loss for classification, so it has no "
+                    "scores of classes");
+}
+
+char *dlc_graph_needed(const dlc_graph *graph, dlc_graph_input output) {
+    char *needed = dlc_alloc((size_t)graph->layers, 1);
+    if (!needed)
+        return NULL;
+    needed[output.layer] = 1;
+    for (int32_t i = output.layer; i >= 0; i--) /* inputs come before */
+        for (int32_t j = 0; needed[i] && j < graph->layer[i].inputs; j++)
+            if (graph->layer[i].input[j].layer != DLC_FROM_DATA)
+                needed[graph->layer[i].input[j].layer] = 1;
+    return needed;
+}

@@ -1,0 +1,20 @@
+/* Looks for things in a graph: an output by its name, the scores of classes, and the
+ * layers that an output depends on. Used by sessions that hand out an output. */
+#ifndef DLC_NET_GRAPH_SEARCH_H
+#define DLC_NET_GRAPH_SEARCH_H
+
+#include "net/graph.h"
+
+/* The first output of the layer of this name, in the test net. DLC_ERR_CONFIG if there
+ * is none. */
+dlc_status dlc_graph_find_layer(const dlc_graph *graph, const char *name,
+                                dlc_graph_input *output);
+/* What the last layer for classification in the test net (DLC_LAYER_CLASSIFIES) reads,
+ * a loss rather than a metric. DLC_ERR_CONFIG if there is none. */
+dlc_status dlc_graph_find_scores(const dlc_graph *graph, dlc_graph_input *output);
+
+/* One char per layer: does the output depend on it? Release it with dlc_free; NULL if
+ * memory ran out. */
+char *dlc_graph_needed(const dlc_graph *graph, dlc_graph_input output);
+
+#endif
