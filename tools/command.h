@@ -7,6 +7,7 @@
 
 int dlc_command_train(int argc, char **argv);
 int dlc_command_test(int argc, char **argv);
+int dlc_command_predict(int argc, char **argv);
 int dlc_command_check(int argc, char **argv);
 int dlc_command_time(int argc, char **argv);
 int dlc_command_topo(int argc, char **argv);

@@ -19,6 +19,8 @@ typedef struct subcommand {
 static const subcommand subcommands[] = {
     {"train", dlc_command_train, "train a net"},
     {"test", dlc_command_test, "accuracy and loss of saved weights on [data.test]"},
+    {"predict", dlc_command_predict,
+     "classes or features of samples, with saved weights"},
     {"time", dlc_command_time, "profile a net, layer by layer"},
     {"check", dlc_command_check, "check a net: mistakes, shapes, parameters, memory"},
     {"bench", dlc_command_bench, "measure communication between ranks"},

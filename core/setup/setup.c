@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/feed.h"
+#include "plugin/answers.h"
 #include "plugin/host.h"
 #include "setup/classes.h"
 #include "setup/data_source.h"
@@ -443,6 +444,27 @@ void dlc_setup_use_added_settings(dlc_setup *setup) {
     dlc_settings *before = setup->consistency_settings;
     setup->consistency_settings = setup->old_settings[setup->old_settings_count - 1];
     setup->old_settings[setup->old_settings_count - 1] = before;
+}
+
+void dlc_setup_test_train_data(dlc_setup *setup) {
+    dlc_data_setup train = setup->train;
+    setup->train = setup->test;
+    setup->test = train;
+    setup->train.batch = train.batch; /* it may have been absent */
+}
+
+dlc_status dlc_setup_test_source(dlc_setup *setup, const dlc_feature *feature,
+                                 dlc_source *source) {
+    if (!setup->test.present)
+        dlc_setup_test_train_data(setup);
+    dlc_data_setup *test = &setup->test;
+    dlc_data_source_close(test);
+    test->feature = feature;
+    test->source = source;
+    test->info = (dlc_data_info){.size = sizeof test->info};
+    const dlc_data_ops *ops = feature->ops;
+    DLC_TRY(ops->describe(source, &test->info));
+    return dlc_answer_check_data(feature, &test->info);
 }
 
 static void close_data(dlc_data_setup *data) {

@@ -130,6 +130,14 @@ uint64_t dlc_setup_digest(const dlc_setup *setup);
 /* C, H, W of a sample as the net reads it, after cropping. */
 dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape);
 
+/* Lets a test go through the samples of [data] instead of those of [data.test]. */
+void dlc_setup_test_train_data(dlc_setup *setup);
+/* Lets a test go through the samples of an open source, read by the calls of `feature`,
+ * with the settings of [data.test], or of [data] if there is none. The setup owns the
+ * source from now on, even on failure. */
+dlc_status dlc_setup_test_source(dlc_setup *setup, const dlc_feature *feature,
+                                 dlc_source *source);
+
 /* The type of activations, from [train] precision. */
 dlc_dtype dlc_setup_precision(const dlc_setup *setup);
 

@@ -4,15 +4,14 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
+#include "base/bar.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "parallel/mesh_report.h"
 
 #define LINE_EVERY_NS 2000000000u
 #define DRAW_EVERY_NS 100000000u
-#define BAR_WIDTH 24
 /* The least share of time that waiting for data is mentioned for, and advised about. */
 #define WORTH_A_WORD 0.05
 #define WORTH_ADVICE 0.2
@@ -139,15 +138,6 @@ double dlc_progress_training_loss(const dlc_progress *progress) {
                : progress->training_loss;
 }
 
-static void format_duration(double seconds, char *text, size_t bytes) {
-    int64_t whole = (int64_t)(seconds + 0.5);
-    if (whole >= 3600)
-        snprintf(text, bytes, "%" PRId64 ":%02d:%02d", whole / 3600,
-                 (int)(whole / 60 % 60), (int)(whole % 60));
-    else
-        snprintf(text, bytes, "%d:%02d", (int)(whole / 60), (int)(whole % 60));
-}
-
 /* " (30 % waiting for data)", if it is worth a word. */
 static void format_data_wait(const dlc_progress *progress, char *text, size_t bytes) {
     double share = dlc_progress_data_wait(progress);
@@ -161,19 +151,14 @@ static void draw_bar(const dlc_progress *progress) {
     double done = session->max_iterations
                       ? (double)progress->done / (double)session->max_iterations
                       : 1;
-    char bar[BAR_WIDTH + 1], eta[32], wait[64];
-    int filled = (int)(done * BAR_WIDTH);
-    memset(bar, '.', BAR_WIDTH);
-    memset(bar, '=', (size_t)filled);
-    bar[BAR_WIDTH] = '\0';
+    char wait[64];
     double speed = dlc_progress_throughput(progress);
     double left = (double)(session->max_iterations - progress->done) *
                   (double)dlc_session_samples(session);
-    format_duration(speed > 0 ? left / speed : 0, eta, sizeof eta);
     format_data_wait(progress, wait, sizeof wait);
-    dlc_log_status(
-        "[%s] %3.0f %%  epoch %.2f  training loss %.4f  %.0f images/s%s  left %s", bar,
-        100 * done, epochs(progress), progress->loss, speed, wait, eta);
+    dlc_bar_draw(done, speed > 0 ? left / speed : 0,
+                 "epoch %.2f  training loss %.4f  %.0f images/s%s", epochs(progress),
+                 progress->loss, speed, wait);
 }
 
 static void write_line(dlc_progress *progress) {

@@ -1,0 +1,26 @@
+/* NumPy's .npy files: arrays of samples, as a data source of the core's own, and the
+ * header of a file that is written. Used by `dlcore predict`. */
+#ifndef DLC_DATA_NPY_H
+#define DLC_DATA_NPY_H
+
+#include <dlcore/data.h>
+
+#include "base/text.h"
+
+/* Appends the header of an array of little-endian float32, after which its elements
+ * follow. */
+void dlc_npy_header(dlc_text *text, const dlc_shape *shape);
+
+/* Opens files as one source of unlabelled samples, in their order. Each is an array of
+ * bytes or float32, N x C x H x W or C x H x W, in C order, and all have samples of one
+ * shape and type. DLC_ERR_DATA with the file and what is wrong. */
+dlc_status dlc_npy_open(const char *const *path, size_t count, dlc_source **source);
+
+/* The calls of such a source but `open`. */
+extern const dlc_data_ops dlc_npy_ops;
+
+/* The file and the number in it of a sample; *count: how many samples the file has. */
+const char *dlc_npy_locate(const dlc_source *source, int64_t sample, int64_t *number,
+                           int64_t *count);
+
+#endif

@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+"""Tests `dlcore predict`: classes with their names and probabilities, features, samples of data
+sections and of .npy files, in every format, on any device; and what it refuses."""
+
+import csv
+import io
+import json
+import math
+import os
+import pathlib
+import pty
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from test_confusion import CLASSES, NET, SAMPLES, weights
+from test_runs import png
+
+BIN = os.environ["DLCORE_BIN"]
+ASYNC_PLUGINS = pathlib.Path(os.environ["DLCORE_BUILD_DIR"]) / "tests/support/async/plugins"
+ENVIRONMENT = {**os.environ, "DLCORE_PLUGIN_PATH":
+               f"{os.environ['DLCORE_PLUGIN_PATH']}:{ASYNC_PLUGINS}"}
+TYPES = {"|u1": "B", "<f4": "f"}
+
+
+def npy(path, descr, shape, values, fortran=False, version=1):
+    header = repr({"descr": descr, "fortran_order": fortran, "shape": shape}).encode()
+    start = b"\x93NUMPY" + bytes((version, 0))
+    width = 2 if version == 1 else 4
+    header += b" " * (-(len(start) + width + len(header) + 1) % 64) + b"\n"
+    path.write_bytes(start + len(header).to_bytes(width, "little") + header +
+                     struct.pack(f"<{len(values)}{TYPES[descr]}", *values))
+
+
+def read_npy(path):
+    """The shape and the values of an array of float32."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x93NUMPY\x01\x00", data[:8]
+    end = 10 + int.from_bytes(data[8:10], "little")
+    assert end % 64 == 0
+    header = eval(data[10:end], {})  # as NumPy's documentation has it
+    assert header["descr"] == "<f4" and not header["fortran_order"], header
+    values = struct.unpack(f"<{(len(data) - end) // 4}f", data[end:])
+    assert math.prod(header["shape"]) == len(values), header
+    return header["shape"], list(values)
+
+
+class Predict(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.folder = pathlib.Path(scratch.name)
+        source = random.Random(1)
+        cls.scores = [[source.randrange(12) for _ in range(CLASSES)] for _ in range(SAMPLES)]
+        cls.labels = [source.randrange(CLASSES) for _ in range(SAMPLES)]
+        (cls.folder / "net.ini").write_text(NET)
+        (cls.folder / "images").write_bytes(struct.pack(">4I", 0x803, SAMPLES, 2, 2) +
+                                            bytes(sum(cls.scores, [])))
+        (cls.folder / "labels").write_bytes(struct.pack(">2I", 0x801, SAMPLES) +
+                                            bytes(cls.labels))
+        weights(cls.folder / "w.safetensors", [float(i == j) for i in range(CLASSES)
+                                               for j in range(CLASSES)])
+
+    def run_it(self, *options, weights="w.safetensors", input=""):
+        return subprocess.run([BIN, "predict", "net.ini", f"--weights={weights}", *options],
+                              cwd=self.folder, capture_output=True, text=True, timeout=120,
+                              check=False, env=ENVIRONMENT, input=input)
+
+    def predicted(self, *options, **more):
+        done = self.run_it("--json", *options, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def refused(self, code, sentence, *options):
+        done = self.run_it(*options)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(sentence, done.stderr)
+
+    def check(self, rows, first, count, top):
+        self.assertEqual(len(rows), count)
+        for i, row in enumerate(rows, first):
+            scores = self.scores[i]
+            order = sorted(range(CLASSES), key=lambda c: (-scores[c], c))[:top]
+            total = sum(math.exp(s) for s in scores)
+            self.assertEqual([best["class"] for best in row["top"]], order)
+            for best, c in zip(row["top"], order):
+                self.assertEqual(best["name"], str(c))
+                self.assertAlmostEqual(best["probability"], math.exp(scores[c]) / total,
+                                       delta=1e-6)
+
+    def test_section(self):
+        for section in "test", "train":
+            rows = self.predicted(f"--data={section}")
+            self.check(rows, 0, SAMPLES, CLASSES)
+            self.assertEqual([row["label"] for row in rows], self.labels)
+            self.assertEqual([row["sample"] for row in rows],
+                             [str(i) for i in range(SAMPLES)])
+
+    def test_range(self):
+        """Also one that does not begin or end with a batch, and a single sample."""
+        for begin, end in ((0, 8), (3, 22), (SAMPLES - 1, SAMPLES)):
+            rows = self.predicted("--data=test", f"--range={begin}:{end}", "--top=2")
+            self.check(rows, begin, end - begin, 2)
+            self.assertEqual(rows[0]["sample"], str(begin))
+        self.refused(2, "only 50 samples", "--data=test", "--range=40:51")
+        for wrong in ("5", "5:5", "-1:2", "a:b", "1:2x"):
+            self.refused(2, "--range", "--data=test", f"--range={wrong}")
+
+    def test_devices(self):
+        """Also one with queues and memory that the CPU cannot read."""
+        rows = self.predicted("--data=test")
+        self.assertEqual(self.predicted("--data=test", "--device=async"), rows)
+        self.assertEqual(self.predicted("--data=test", "--set=parallel.ranks=3"), rows)
+        self.assertEqual(self.predicted("--data=test", "--set=train.threads=2"), rows)
+
+    def test_files(self):
+        """The data sections need not be there. Bytes and float32 give the same."""
+        flat = sum(self.scores, [])
+        folder = self.folder / "files"
+        (folder / "below").mkdir(parents=True, exist_ok=True)
+        npy(folder / "a.npy", "|u1", (20, 1, 2, 2), flat[:80])
+        npy(folder / "b.npy", "|u1", (1, 2, 2), flat[80:84])
+        npy(folder / "below/c.npy", "|u1", (29, 1, 2, 2), flat[84:], version=2)
+        npy(self.folder / "all.npy", "<f4", (50, 1, 2, 2), flat)
+        (folder / "readme.txt").write_text("no sample")
+        (self.folder / "list.txt").write_text("files/a.npy\n\nfiles/b.npy\r\n"
+                                              "files/below/c.npy\n")
+        gone = ("--set=data.images=gone", "--set=data.test.images=gone")
+        names = [f"files/a.npy:{i}" for i in range(20)] + ["files/b.npy"]
+        names += [f"files/below/c.npy:{i}" for i in range(29)]
+        for words, more in ((["files"], {}), (["list.txt"], {}),
+                            (["-"], {"input": (self.folder / "list.txt").read_text()}),
+                            (["files/a.npy", "files/b.npy", "files/below"], {})):
+            rows = self.predicted(*words, *gone, **more)
+            self.check(rows, 0, SAMPLES, CLASSES)
+            self.assertEqual([row["sample"] for row in rows], names)
+            self.assertNotIn("label", rows[0])
+        self.check(self.predicted("all.npy", *gone), 0, SAMPLES, CLASSES)
+        self.check(self.predicted("files", "--range=18:23"), 18, 5, CLASSES)
+        self.refused(4, "another shape or type", "all.npy", "files")
+
+    def test_without_a_test_section(self):
+        """Files are treated as [data] says: scaled, too."""
+        npy(self.folder / "one.npy", "|u1", (1, 2, 2), [2 * s for s in self.scores[3]])
+        text = re.sub(r"(?s)\[data.test\].*?(?=\[solver\])", "", NET)
+        (self.folder / "net.ini").write_text(text.replace("batch = 8", "batch = 8\nscale = 0.5"))
+        self.addCleanup((self.folder / "net.ini").write_text, NET)
+        self.check(self.predicted("one.npy"), 3, 1, CLASSES)
+        self.refused(2, "has no [data.test]", "--data=test")
+
+    def test_csv(self):
+        strange = 'a,"b"\u00fc .npy'
+        npy(self.folder / strange, "|u1", (1, 2, 2), self.scores[0])
+        done = self.run_it(strange, "--csv", "--top=3")
+        rows = list(csv.reader(io.StringIO(done.stdout)))
+        self.assertEqual(rows[0], ["sample", "label", "rank", "class", "name", "probability"])
+        self.assertEqual([row[:3] for row in rows[1:]],
+                         [[strange, "", str(i)] for i in (1, 2, 3)])
+        labelled = self.run_it("--data=test", "--csv", "--top=1").stdout.splitlines()
+        self.assertEqual([line.split(",")[1] for line in labelled[1:]],
+                         [str(label) for label in self.labels])
+
+    def test_table(self):
+        lines = self.run_it("--data=test", "--top=1", "--range=7:9").stdout.splitlines()
+        self.assertEqual(lines[0].split(), ["sample", "label", "best", "classes"])
+        best = max(range(CLASSES), key=lambda c: (self.scores[7][c], -c))
+        self.assertEqual(lines[1].split()[:3], ["7", str(self.labels[7]), str(best)])
+        self.assertEqual(len(lines), 3)
+
+    def test_output(self):
+        done = self.run_it("--data=test", "--json", "--output=out.jsonl")
+        self.assertEqual(done.stdout, "")
+        rows = [json.loads(line) for line in
+                (self.folder / "out.jsonl").read_text().splitlines()]
+        self.check(rows, 0, SAMPLES, CLASSES)
+        self.refused(1, "cannot write", "--data=test", "--output=none/x")
+        done = subprocess.run(f"{BIN} predict net.ini --weights=w.safetensors --data=test "
+                              "> /dev/full", shell=True, cwd=self.folder, text=True,
+                              capture_output=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("writing to stdout", done.stderr)
+
+    def test_features(self):
+        for device in "cpu", "async":
+            done = self.run_it("--data=test", "--features=ip", f"--device={device}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            shape, values = read_npy(self.folder / "features.npy")
+            self.assertEqual(shape, (SAMPLES, CLASSES))
+            self.assertEqual(values, [float(s) for s in sum(self.scores, [])])
+        self.run_it("--data=test", "--features=ip", "--range=5:8", "--output=f.npy")
+        self.assertEqual(read_npy(self.folder / "f.npy"),
+                         ((3, CLASSES), [float(s) for s in sum(self.scores[5:8], [])]))
+        self.assertFalse((self.folder / "f.npy.part").exists())
+        self.refused(2, "no layer 'ipp' in a test; did you mean ip?", "--data=test",
+                     "--features=ipp")
+        self.refused(2, "no output for each sample", "--data=test", "--features=loss")
+
+    def test_refused(self):
+        for sentence, options in (("predict what?", []), ("give no files", ["x", "--data=test"]),
+                                  ("leave out", ["x", "--features=ip", "--top=2"]),
+                                  ("one of --csv", ["x", "--csv", "--json"]),
+                                  ("test or train", ["--data=all"])):
+            self.refused(2, sentence, *options)
+        (self.folder / "empty").mkdir(exist_ok=True)
+        self.refused(4, "no samples in it", "empty")
+        self.refused(4, "cannot open gone.npy", "gone.npy")
+        self.refused(4, "cannot open gone.txt", "gone.txt")
+
+    def test_bad_files(self):
+        good = self.scores[0]
+        for sentence, descr, shape, values, fortran in (
+                ("Fortran", "|u1", (1, 2, 2), good, True),
+                ("must be N, C, H, W", "|u1", (2, 2), good, False),
+                ("must be N, C, H, W", "|u1", (1, 1, 1, 2, 2), good, False),
+                ("must be N, C, H, W", "|u1", (0, 1, 2, 2), [], False),
+                ("shorter than its array", "|u1", (9, 1, 2, 2), good, False),
+                ("shorter than its array", "|u1", (2**40, 1, 2, 2), good, False)):
+            npy(self.folder / "bad.npy", descr, shape, values, fortran)
+            self.refused(4, sentence, "bad.npy")
+        npy(self.folder / "bad.npy", "|u1", (1, 3, 3), [0] * 9)
+        done = self.run_it("bad.npy")  # the net's weights are for four pixels
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn("unlike: ip.weight", done.stderr)
+
+    def test_mutations(self):
+        npy(self.folder / "whole.npy", "|u1", (2, 1, 2, 2), self.scores[0] + self.scores[1])
+        data = (self.folder / "whole.npy").read_bytes()
+        source = random.Random(2)
+        for _ in range(60):
+            broken = bytearray(data)
+            for _ in range(source.randrange(1, 4)):
+                broken[source.randrange(80)] = source.randrange(256)
+            (self.folder / "broken.npy").write_bytes(broken[:source.randrange(len(data) + 9)])
+            self.assertIn(self.run_it("broken.npy").returncode, (0, 4))
+
+    def test_bar(self):
+        """Shown where stderr is a terminal."""
+        master, slave = pty.openpty()
+        with subprocess.Popen([BIN, "predict", "net.ini", "--weights=w.safetensors",
+                               "--data=test"], cwd=self.folder, stdout=subprocess.DEVNULL,
+                              stderr=slave, env={**os.environ, "TERM": "xterm"}) as job:
+            os.close(slave)
+            said = b""
+            try:
+                while chunk := os.read(master, 65536):
+                    said += chunk
+            except OSError:  # all of it was read
+                pass
+        self.assertEqual(job.returncode, 0)
+        self.assertRegex(said.decode(), r"\[=*\.*\] +\d+ %  \d+ images/s  left \d")
+
+    def test_names(self):
+        """Those of the checkpoint, whatever the data section has."""
+        for i, name in enumerate(("ant", "bee, small", "Zebra", "\u00e9cureuil")):
+            (self.folder / "pictures" / name).mkdir(parents=True, exist_ok=True)
+            for k in range(4):
+                (self.folder / "pictures" / name / f"{k}.png").write_bytes(
+                    png(2, bytes([60 * i + k] * 3)))
+        text = NET.replace("source = idx\nimages = images\nlabels = labels\n",
+                           "source = image-folder\npath = pictures\nshape = 1,2,2\n")
+        (self.folder / "named.ini").write_text(text)
+        done = subprocess.run([BIN, "train", "named.ini", "--json", "--iterations=1",
+                               "--run-dir=run"], cwd=self.folder, capture_output=True,
+                              text=True, timeout=60, check=False, env=ENVIRONMENT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        npy(self.folder / "one.npy", "|u1", (1, 2, 2), self.scores[0])
+        row, = self.predicted("one.npy", weights=json.loads(done.stdout)["checkpoint"])
+        self.assertEqual({best["class"]: best["name"] for best in row["top"]},
+                         dict(enumerate(sorted(os.listdir(self.folder / "pictures")))))
+
+
+class Memory(unittest.TestCase):
+    def test_no_gradients(self):
+        """A net of 128 MB of weights: predicting holds them, and while they are read
+        the largest tensor once more, but no gradients; a layer behind the one asked for
+        takes nothing."""
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = pathlib.Path(scratch)
+            (folder / "net.ini").write_text("""[net]
+name = wide
+[data]
+source = synthetic
+shape = 1,16,16
+classes = 4
+samples = 8
+batch = 4
+[solver]
+type = sgd
+learning_rate = 0.01
+[train]
+device = cpu
+threads = 1
+iterations = 1
+keep_best = no
+[ip1]
+type = inner_product
+num_output = 4096
+[ip2]
+type = inner_product
+num_output = 8192
+[ip3]
+type = inner_product
+num_output = 4
+[loss]
+type = softmax_loss
+""")
+            def peak(*words):
+                with subprocess.Popen([BIN, *words], cwd=folder, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE, text=True) as job:
+                    said = job.stderr.read()
+                    _, status, usage = os.wait4(job.pid, 0)  # includes its ranks
+                    job.returncode = os.waitstatus_to_exitcode(status)
+                self.assertEqual(job.returncode, 0, said)
+                return usage.ru_maxrss / 1024
+
+            peak("train", "net.ini", "--run-dir=run")
+            file, = (folder / "run").glob("*.safetensors")
+            file = str(file)
+            rest = peak("predict", "net.ini", f"--weights={file}", "--data=train",
+                        "--features=ip1")
+            whole = peak("predict", "net.ini", f"--weights={file}", "--data=train")
+            self.assertLess(whole - rest, 2.5 * 128)
+            self.assertGreater(whole - rest, 128)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and os.path.isdir(sys.argv[1]):
+        folder = sys.argv.pop(1)
+        os.environ["DLCORE_PLUGIN_PATH"] += ":" + folder
+        ENVIRONMENT["DLCORE_PLUGIN_PATH"] += ":" + folder
+    unittest.main()

@@ -1,0 +1,340 @@
+/* dlcore predict: what a net sees in samples, or the features that one of its layers
+ * computes of them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bar.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+#include "command.h"
+#include "data/npy.h"
+#include "net/graph_search.h"
+#include "options.h"
+#include "predict_inputs.h"
+#include "predict_top.h"
+#include "predict_writer.h"
+#include "train/evaluate.h"
+
+typedef struct predict_command {
+    dlc_tool_options tool; /* first: the child parsers get a pointer to it */
+    dlc_tool_words words;  /* that name inputs */
+    const char *data;      /* "train" or "test": samples of that section instead */
+    const char *features, *output;
+    int64_t begin, end; /* --range; end 0: all */
+    int top;
+    int csv;
+    dlc_inputs inputs;
+    dlc_source *given; /* the source made of them, which the setup owns; or NULL */
+    dlc_setup *setup;
+} predict_command;
+
+/* The state of the rank that predicts. */
+typedef struct prediction {
+    const predict_command *command;
+    const dlc_session *session;
+    dlc_predict_writer writer;
+    dlc_class_names names;
+    int32_t classes, top; /* 0: features are written */
+    int32_t *class;       /* own; `top` of them, like `probability` */
+    double *probability;
+    int64_t samples, done;
+    uint64_t start, last_draw;
+} prediction;
+
+enum { KEY_DATA = 0x300, KEY_RANGE, KEY_TOP, KEY_FEATURES, KEY_OUTPUT, KEY_CSV };
+enum { TOP_USUAL = 5 };
+
+static const struct argp_option options[] = {
+    {"data", KEY_DATA, "test|train", 0, "predict the samples of [data.test] or [data]",
+     0},
+    {"range", KEY_RANGE, "A:B", 0, "only samples A to B - 1, counted from 0", 0},
+    {"top", KEY_TOP, "K", 0, "show the K best classes (5)", 0},
+    {"features", KEY_FEATURES, "LAYER", 0,
+     "write the output of this layer as a .npy file, and compute no further", 0},
+    {"output", KEY_OUTPUT, "FILE", 0,
+     "write to FILE instead of stdout; features: instead of features.npy", 0},
+    {"csv", KEY_CSV, NULL, 0, "print comma-separated values, a line for each class", 0},
+    {0}};
+
+/* ---- The command line ------------------------------------------------------------ */
+
+static void parse_range(const char *text, struct argp_state *state,
+                        predict_command *command) {
+    char *colon = NULL, *end = NULL;
+    errno = 0;
+    long long from = strtoll(text, &colon, 10);
+    long long to = *colon == ':' ? strtoll(colon + 1, &end, 10) : 0;
+    if (colon == text || !end || end == colon + 1 || *end || errno || from < 0 ||
+        to <= from)
+        argp_error(state, "--range=%s: write A:B for samples A to B - 1, as in 0:100",
+                   text);
+    command->begin = from;
+    command->end = to;
+}
+
+static void check(struct argp_state *state, const predict_command *command) {
+    if (!command->tool.weights.file.count)
+        argp_error(state, "which weights? Give --weights FILE");
+    if (!command->words.count && !command->data)
+        argp_error(state,
+                   "predict what? Give files, a folder or a list, or --data=test");
+    if (command->words.count && command->data)
+        argp_error(state,
+                   "--data predicts the samples of a section: give no files as well");
+    if (command->features && (command->csv || command->tool.json || command->top))
+        argp_error(state, "--features writes a .npy file, without classes: leave out "
+                          "--top, --csv and --json");
+    if (command->csv && command->tool.json)
+        argp_error(state, "give one of --csv and --json");
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state) {
+    predict_command *command = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        dlc_tool_share_input_with_weights(state, &command->tool);
+        return 0;
+    case ARGP_KEY_ARG: /* the first is net.ini, which the shared parser takes */
+        if (!command->tool.path)
+            return ARGP_ERR_UNKNOWN;
+        return dlc_tool_words_add(&command->words, argument) == DLC_OK ? 0 : ENOMEM;
+    case KEY_DATA:
+        if (strcmp(argument, "test") != 0 && strcmp(argument, "train") != 0)
+            argp_error(state, "--data=%s: it is test or train", argument);
+        command->data = argument;
+        return 0;
+    case KEY_RANGE:
+        parse_range(argument, state, command);
+        return 0;
+    case KEY_TOP:
+        command->top = dlc_tool_parse_count("top", argument, INT_MAX, state);
+        return 0;
+    case KEY_FEATURES:
+        command->features = argument;
+        return 0;
+    case KEY_OUTPUT:
+        command->output = argument;
+        return 0;
+    case KEY_CSV:
+        command->csv = 1;
+        return 0;
+    case ARGP_KEY_END:
+        check(state, command);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "NET.INI [FILE|FOLDER|LIST.txt|-]...",
+    .doc =
+        "Predicts the classes of samples with saved weights.\vSamples are .npy files "
+        "(N, C, H, W or C, H, W; bytes or float32), of which a folder or a list (one "
+        "per line; -: on stdin) may have many, or those of a data section. They are "
+        "scaled and cropped as [data.test] says. Class names are those of the "
+        "checkpoint. With --json there is one JSON document per line.",
+    .children = dlc_tool_children_with_weights};
+
+/* ---- Writing --------------------------------------------------------------------- */
+
+/* "12" of a data section; "x.npy", or "x.npy:12" where the file has several. */
+static char *name_sample(const predict_command *command, int64_t sample) {
+    int64_t number = sample, count = 0;
+    if (!command->given)
+        return dlc_format("%" PRId64, sample);
+    const char *path = dlc_npy_locate(command->given, sample, &number, &count);
+    return count == 1 ? dlc_strdup(path) : dlc_format("%s:%" PRId64, path, number);
+}
+
+static dlc_status write_sample(prediction *p, int64_t sample, int32_t label,
+                               const float *score) {
+    dlc_predict_top(score, p->classes, p->top, p->class, p->probability);
+    char *name = name_sample(p->command, sample);
+    if (!name)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_predict_write(
+        &p->writer, &(dlc_prediction){.name = name,
+                                      .label = label,
+                                      .count = p->top,
+                                      .class = p->class,
+                                      .probability = p->probability});
+    dlc_free(name);
+    return status;
+}
+
+static void draw_bar(prediction *p) {
+    const uint64_t interval = 100000000;
+    double seconds = dlc_since(p->start);
+    double speed = seconds > 0 ? (double)p->done / seconds : 0;
+    if (dlc_now_ns() - p->last_draw < interval)
+        return;
+    p->last_draw = dlc_now_ns();
+    dlc_bar_draw((double)p->done / (double)p->samples,
+                 speed > 0 ? (double)(p->samples - p->done) / speed : 0,
+                 "%.0f images/s", speed);
+}
+
+static dlc_status take_batch(void *context, const dlc_evaluation_batch *batch) {
+    prediction *p = context;
+    int64_t begin = p->session->setup->test.first + batch->first;
+    if (!p->classes)
+        DLC_TRY(dlc_predict_write_features(&p->writer, batch->values,
+                                           (size_t)batch->samples * batch->each));
+    for (int32_t i = 0; p->classes && i < batch->samples; i++)
+        DLC_TRY(write_sample(p, begin + i, batch->labels[i],
+                             batch->values + (size_t)i * batch->each));
+    p->done += batch->samples;
+    draw_bar(p);
+    return p->writer.path ? DLC_OK : dlc_predict_writer_flush(&p->writer);
+}
+
+/* ---- The rank -------------------------------------------------------------------- */
+
+static dlc_status prepare_classes(prediction *p) {
+    const dlc_session *session = p->session;
+    p->classes = (int32_t)session->output.boundary.shape.dims[1];
+    if ((size_t)p->classes != session->output.values)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "the net has several scores of each class for a "
+                        "sample; --features=LAYER writes them all");
+    p->top = p->command->top ? p->command->top : TOP_USUAL;
+    if (p->top > p->classes)
+        p->top = p->classes;
+    p->class = dlc_alloc((size_t)p->top, sizeof *p->class);
+    p->probability = dlc_alloc((size_t)p->top, sizeof *p->probability);
+    if (!p->class || !p->probability)
+        return DLC_ERR_NOMEM;
+    p->writer.names = &p->names;
+    return dlc_class_names_open(session->setup, p->command->tool.weights.file.list[0],
+                                p->classes, &p->names);
+}
+
+static dlc_status run(prediction *p) {
+    dlc_evaluation evaluation;
+    const dlc_evaluation_reader reader = {take_batch, p};
+    dlc_shape shape = p->session->output.boundary.shape;
+    shape.dims[0] = p->samples;
+    p->start = dlc_now_ns();
+    dlc_status status = dlc_predict_writer_open(&p->writer, &shape);
+    if (status == DLC_OK)
+        status = dlc_evaluate((dlc_session *)p->session, &reader, &evaluation);
+    status = dlc_predict_writer_close(&p->writer, status);
+    dlc_log_status("%s", "");
+    return status;
+}
+
+static dlc_status predict(dlc_session *session, const predict_command *command) {
+    const dlc_weights weights = dlc_tool_weights_of(&command->tool.weights);
+    prediction p = {
+        .command = command,
+        .session = session,
+        .writer = {.path = command->output, .has_labels = command->data != NULL},
+        .samples = dlc_feed_samples(session->test_feed)};
+    p.writer.format = command->features    ? DLC_PREDICT_NPY
+                      : command->csv       ? DLC_PREDICT_CSV
+                      : command->tool.json ? DLC_PREDICT_JSON
+                                           : DLC_PREDICT_TABLE;
+    if (command->features && !command->output)
+        p.writer.path = "features.npy";
+    dlc_status status = dlc_checkpoint_load_weights(session, session->test_net,
+                                                    &weights);
+    if (status == DLC_OK && !command->features)
+        status = prepare_classes(&p);
+    if (status == DLC_OK)
+        status = run(&p);
+    if (status == DLC_OK)
+        dlc_info("%" PRId64 " samples in %.2f s: %.0f images/s%s%s", p.done,
+                 dlc_since(p.start), (double)p.done / dlc_since(p.start),
+                 p.writer.path ? ", written to " : "",
+                 p.writer.path ? p.writer.path : "");
+    dlc_class_names_close(&p.names);
+    dlc_free(p.class);
+    dlc_free(p.probability);
+    return status;
+}
+
+static int predict_as_rank(dlc_job *job, void *argument) {
+    const predict_command *command = argument;
+    const dlc_graph *graph = command->setup->graph;
+    dlc_session session;
+    dlc_session_output output = {.is_wanted = 1, .alone = 1};
+    if (dlc_job_ranks(job) > 1)
+        return dlc_tool_end_rank(
+            job,
+            dlc_fail(DLC_ERR_CONFIG, "predict runs as one process, with all threads "
+                                     "of a device; start it without a launcher"));
+    dlc_status status = command->features ? dlc_graph_find_layer(
+                                                graph, command->features, &output.from)
+                                          : dlc_graph_find_scores(graph, &output.from);
+    if (status == DLC_OK)
+        status = dlc_session_open_test(command->setup, job, &output, &session);
+    if (status != DLC_OK)
+        return dlc_tool_end_rank(job, status);
+    status = predict(&session, command);
+    dlc_session_close(&session);
+    return dlc_tool_end_rank(job, status);
+}
+
+/* ---- What is predicted ----------------------------------------------------------- */
+
+static dlc_status open_given(predict_command *command) {
+    static const dlc_feature feature = {
+        .size = sizeof feature, .name = "files", .ops = &dlc_npy_ops};
+    for (size_t i = 0; i < command->words.count; i++)
+        DLC_TRY(dlc_inputs_add(&command->inputs, command->words.list[i]));
+    DLC_TRY(dlc_npy_open((const char *const *)command->inputs.path,
+                         command->inputs.count, &command->given));
+    return dlc_setup_test_source(command->setup, &feature, command->given);
+}
+
+static dlc_status choose_range(const predict_command *command) {
+    dlc_data_setup *test = &command->setup->test;
+    int64_t all = test->info.samples, end = command->end ? command->end : all;
+    if (end > all)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "--range=%" PRId64 ":%" PRId64 ": there are only %" PRId64
+                        " samples",
+                        command->begin, end, all);
+    test->first = command->begin;
+    test->samples = end - command->begin;
+    if (test->batch > test->samples)
+        test->batch = test->samples;
+    return DLC_OK;
+}
+
+/* Opens the samples. One process predicts, on one device and with all its threads. */
+static dlc_status open_samples(predict_command *command) {
+    unsigned phase = !command->data                       ? 0
+                     : strcmp(command->data, "test") == 0 ? DLC_PHASE_TEST
+                                                          : DLC_PHASE_TRAIN;
+    DLC_TRY(dlc_tool_setup(&command->tool, phase, &command->setup));
+    command->setup->ranks = 1;
+    if (!command->data)
+        DLC_TRY(open_given(command));
+    else if (phase == DLC_PHASE_TRAIN)
+        dlc_setup_test_train_data(command->setup);
+    else if (!command->setup->test.present)
+        return dlc_fail(DLC_ERR_CONFIG, "%s has no [data.test]", command->tool.path);
+    return choose_range(command);
+}
+
+int dlc_command_predict(int argc, char **argv) {
+    predict_command command = {0};
+    int exit_code = 0;
+    dlc_tool_parse(&argp, argc, argv, &command);
+    dlc_status status = open_samples(&command);
+    if (status == DLC_OK)
+        status = dlc_tool_run(command.setup, predict_as_rank, &command, &exit_code);
+    dlc_inputs_free(&command.inputs);
+    dlc_free(command.words.list);
+    return dlc_tool_close(&command.tool, command.setup, status, exit_code);
+}

@@ -1,0 +1,118 @@
+/* Finds the files to predict. */
+#include "predict_inputs.h"
+
+#include <errno.h>
+#include <fts.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+
+/* A folder may hold other files beside samples; a file that is named must be one. */
+static int is_sample(const char *path) {
+    const char *ending = strrchr(path, '.');
+    return ending && strcasecmp(ending, ".npy") == 0;
+}
+
+static dlc_status add_file(dlc_inputs *inputs, const char *path) {
+    enum { FEWEST = 64 };
+    if (inputs->count == inputs->room) {
+        size_t room = inputs->room ? 2 * inputs->room : FEWEST;
+        char **grown = dlc_grow(inputs->path, inputs->room, room, sizeof *grown);
+        if (!grown)
+            return DLC_ERR_NOMEM;
+        inputs->path = grown;
+        inputs->room = room;
+    }
+    char *copy = dlc_strdup(path);
+    if (!copy)
+        return DLC_ERR_NOMEM;
+    inputs->path[inputs->count++] = copy;
+    return DLC_OK;
+}
+
+static int compare(const FTSENT **left, const FTSENT **right) {
+    return strcmp((*left)->fts_name, (*right)->fts_name);
+}
+
+static dlc_status walk(dlc_inputs *inputs, FTS *tree) {
+    const FTSENT *entry;
+    while ((errno = 0, entry = fts_read(tree))) {
+        if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR)
+            return dlc_fail(DLC_ERR_DATA, "cannot read %s: %s", entry->fts_path,
+                            strerror(entry->fts_errno));
+        if (entry->fts_info == FTS_F && is_sample(entry->fts_name))
+            DLC_TRY(add_file(inputs, entry->fts_path));
+    }
+    return errno ? dlc_fail(DLC_ERR_IO, "reading a folder: %s", strerror(errno))
+                 : DLC_OK;
+}
+
+static dlc_status add_folder(dlc_inputs *inputs, const char *path) {
+    char *copy = dlc_strdup(path);
+    if (!copy)
+        return DLC_ERR_NOMEM;
+    /* Links are followed; one that leads back to a folder above is left out. */
+    FTS *tree = fts_open((char *[]){copy, NULL}, FTS_LOGICAL | FTS_NOCHDIR, compare);
+    dlc_status status = tree ? walk(inputs, tree)
+                             : dlc_fail(DLC_ERR_IO, "cannot read %s: %s", path,
+                                        strerror(errno));
+    if (tree)
+        (void)fts_close(tree);
+    dlc_free(copy);
+    return status;
+}
+
+static dlc_status add_lines(dlc_inputs *inputs, FILE *list, const char *name) {
+    char *line = NULL;
+    size_t room = 0;
+    dlc_status status = DLC_OK;
+    ssize_t length;
+    while (status == DLC_OK && (length = getline(&line, &room, list)) >= 0) {
+        line[strcspn(line, "\r\n")] = '\0';
+        if (line[0])
+            status = add_file(inputs, line);
+    }
+    if (status == DLC_OK && ferror(list))
+        status = dlc_fail(DLC_ERR_IO, "cannot read %s: %s", name, strerror(errno));
+    free(line); // NOLINT(bugprone-unsafe-functions): getline's memory
+    return status;
+}
+
+static dlc_status add_list(dlc_inputs *inputs, const char *path) {
+    FILE *list = fopen(path, "re");
+    if (!list)
+        return dlc_fail(DLC_ERR_DATA, "cannot open %s: %s", path, strerror(errno));
+    dlc_status status = add_lines(inputs, list, path);
+    (void)fclose(list);
+    return status;
+}
+
+dlc_status dlc_inputs_add(dlc_inputs *inputs, const char *word) {
+    size_t before = inputs->count;
+    struct stat info;
+    const char *ending = strrchr(word, '.');
+    dlc_status status;
+    if (strcmp(word, "-") == 0)
+        status = add_lines(inputs, stdin, "stdin");
+    else if (stat(word, &info) == 0 && S_ISDIR(info.st_mode))
+        status = add_folder(inputs, word);
+    else if (ending && strcasecmp(ending, ".txt") == 0)
+        status = add_list(inputs, word);
+    else
+        status = add_file(inputs, word);
+    DLC_TRY(status);
+    return inputs->count > before
+               ? DLC_OK
+               : dlc_fail(DLC_ERR_DATA, "%s: there are no samples in it", word);
+}
+
+void dlc_inputs_free(dlc_inputs *inputs) {
+    for (size_t i = 0; i < inputs->count; i++)
+        dlc_free(inputs->path[i]);
+    dlc_free(inputs->path);
+    *inputs = (dlc_inputs){0};
+}

@@ -1,0 +1,33 @@
+/* Chooses the best classes. */
+#include "predict_top.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Inserts a class into the list, which has `count` of at most `top` classes. */
+static int32_t insert(const float *score, int32_t c, int32_t count, int32_t top,
+                      int32_t *class) {
+    int32_t at = count;
+    while (at > 0 && (score[c] > score[class[at - 1]] ||
+                      (isnan(score[class[at - 1]]) && !isnan(score[c]))))
+        at--;
+    if (at == top)
+        return count;
+    int32_t last = count < top ? count : top - 1;
+    memmove(class + at + 1, class + at, (size_t)(last - at) * sizeof *class);
+    class[at] = c;
+    return count < top ? count + 1 : top;
+}
+
+void dlc_predict_top(const float *score, int32_t classes, int32_t top, int32_t *class,
+                     double *probability) {
+    int32_t count = 0;
+    double sum = 0;
+    for (int32_t c = 0; c < classes; c++)
+        count = insert(score, c, count, top, class);
+    double best = (double)score[class[0]];
+    for (int32_t c = 0; c < classes; c++)
+        sum += exp((double)score[c] - best);
+    for (int32_t i = 0; i < top; i++)
+        probability[i] = exp((double)score[class[i]] - best) / sum;
+}

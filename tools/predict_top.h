@@ -1,0 +1,14 @@
+/* The best classes of a sample by its scores. Pure arithmetic. */
+#ifndef DLC_TOOLS_PREDICT_TOP_H
+#define DLC_TOOLS_PREDICT_TOP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Writes the `top` classes with the highest scores, the best first and of equals the
+ * lowest number first, and their probabilities by softmax. `top` is at most `classes`.
+ */
+void dlc_predict_top(const float *score, int32_t classes, int32_t top, int32_t *class,
+                     double *probability);
+
+#endif
