@@ -8,8 +8,8 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "data/npy.h"
 #include "file.h"
+#include "npy.h"
 
 static dlc_status failed(const dlc_predict_writer *writer) {
     return dlc_fail(DLC_ERR_IO, "writing to %s: %s",

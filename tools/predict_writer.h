@@ -31,8 +31,8 @@ typedef struct dlc_predict_writer {
     dlc_predict_format format;
     const dlc_class_names *names; /* NULL for features */
     int has_labels;
-    const char *path;             /* NULL: stdout */
-    char *part;                   /* own; the file while it is written */
+    const char *path; /* NULL: stdout */
+    char *part;       /* own; the file while it is written */
     FILE *file;
 } dlc_predict_writer;
 

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "checkpoint/class_names.h"
-#include "train/tally.h"
+#include "tally.h"
 
 typedef struct dlc_test_classes {
     const dlc_tally *tally; /* added up over the ranks */

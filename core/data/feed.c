@@ -90,7 +90,7 @@ static int32_t choose_samples(dlc_feed *feed, int64_t iteration) {
     int64_t left = feed->end > begin ? feed->end - begin : 0;
     int32_t samples = left < args->count ? (int32_t)left : args->count;
     for (int32_t i = 0; i < args->count; i++)
-        feed->index[i] = i < samples ? begin + i : args->first;
+        feed->index[i] = i < samples ? begin + i : 0;
     return samples;
 }
 

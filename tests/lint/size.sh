@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks that the core stays small: libdlcore, stripped, must be under 520 KB.
+# Checks that the core stays small: libdlcore, stripped, must be under 530 KB.
 # Usage: size.sh LIBRARY
 # The core's size went beyond 400 KB for what protects users' work and cannot be in a plugin,
 # since it concerns all of them: run folders, comparing checkpoints with the run that resumes
@@ -7,9 +7,10 @@
 # Another 20 KB are for other frameworks' words in suggestions (base/synonyms.c), for
 # escaping of names, and for comparing memory needs with what the machine has. Another 50 KB
 # came from plugins, or replace what each of them did for itself: learning-rate schedules,
-# updates and everything around a rule (core/solver), and checks of plugins' answers.
+# updates and everything around a rule (core/solver), and checks of plugins' answers. Another 10 KB
+# match weights by name and hand out what a test computes, for any layer family.
 set -eu
-most=520000
+most=530000
 stripped=$(mktemp)
 trap 'rm -f "$stripped"' EXIT
 strip -o "$stripped" "$1"

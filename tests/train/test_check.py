@@ -377,7 +377,7 @@ class Check(unittest.TestCase):
                       "conv1/num_output = 8": "num_output = 5000"})
         done = self.run_dlcore("test", few, weights)
         self.assertEqual(done.returncode, 4, done.stderr)
-        self.assertIn("some.safetensors has no tensor", done.stderr)
+        self.assertIn("missing: conv1.bias", done.stderr)
 
     def machine_bytes(self):
         """The memory that the ranks may use, from the message that refuses a net: a container

@@ -1,7 +1,7 @@
 /* NumPy's .npy files: arrays of samples, as a data source of the core's own, and the
  * header of a file that is written. Used by `dlcore predict`. */
-#ifndef DLC_DATA_NPY_H
-#define DLC_DATA_NPY_H
+#ifndef DLC_TOOLS_NPY_H
+#define DLC_TOOLS_NPY_H
 
 #include <dlcore/data.h>
 

@@ -1,7 +1,7 @@
 /* Counts how a net classifies: which class it takes for which, and how often the label
  * is among the best. Used by `dlcore test`. */
-#ifndef DLC_TRAIN_TALLY_H
-#define DLC_TRAIN_TALLY_H
+#ifndef DLC_TOOLS_TALLY_H
+#define DLC_TOOLS_TALLY_H
 
 #include "train/evaluate.h"
 

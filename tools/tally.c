@@ -1,5 +1,5 @@
 /* Counts predictions by their labels. */
-#include "train/tally.h"
+#include "tally.h"
 
 #include "base/memory.h"
 

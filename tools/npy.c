@@ -1,7 +1,7 @@
 /* Reads and writes .npy files, by the format's description in NumPy's documentation:
  * the magic string, a version, the length of the header, the header (a Python
  * dictionary), then the elements. */
-#include "data/npy.h"
+#include "npy.h"
 
 #include <errno.h>
 #include <fcntl.h>
