@@ -46,7 +46,8 @@ dlc_status dlc_test_output_open(dlc_session *session) {
                        : dlc_alloc(count, sizeof(float));
     if (!output->host)
         return DLC_ERR_NOMEM;
-    dlc_net_begin_pass(session->test_net, &(dlc_net_pass){.out = &output->memory.base});
+    dlc_net_begin_micro_batch(session->test_net,
+                              &(dlc_net_micro_batch){.out = &output->memory.base});
     return DLC_OK;
 }
 
