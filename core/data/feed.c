@@ -201,8 +201,8 @@ static dlc_status check_args(const dlc_feed_args *args) {
     if (args->test)
         sound = sound && args->rank >= 0 && args->rank < args->ranks;
     else
-        sound = sound && args->offset >= 0 && args->batch >= args->count &&
-                args->offset <= args->batch - args->count;
+        sound = sound && args->offset >= 0 &&
+                args->offset <= args->batch - (args->run ? 1 : args->count);
     if (!sound)
         return dlc_fail(
             DLC_ERR_INTERNAL,

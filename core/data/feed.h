@@ -52,7 +52,7 @@ typedef struct dlc_feed_args {
 
     /* Training: this rank has samples [offset, offset + count) of the job's `batch`;
      * or, with `run`, that many from `offset` on, as many from `offset + stride` on,
-     * ... */
+     * ..., the last of which may be of the next batch. */
     int64_t batch, offset, run, stride;
 
     /* Test: of N samples from `first` on, rank `rank` of `ranks` goes through those

@@ -137,12 +137,31 @@ dlc_mesh_group dlc_mesh_data_group(const dlc_mesh *mesh, int32_t rank) {
 
 /* ---- Samples --------------------------------------------------------------------- */
 
+/* Where the samples of the first `ranks` ranks of a stage end. */
+static int64_t end_of(const dlc_mesh *mesh, dlc_mesh_group stage, int64_t samples,
+                      int32_t ranks) {
+    double sum = 0, before = 0;
+    int64_t end = 0;
+    if (!mesh->proportion)
+        return samples * ranks / stage.ranks;
+    for (int32_t r = 0; r < stage.ranks; r++)
+        sum += mesh->proportion[stage.first + r];
+    for (int32_t r = 0; r < ranks; r++) {
+        int64_t most = samples - (stage.ranks - 1 - r);
+        before += mesh->proportion[stage.first + r];
+        int64_t next = (int64_t)((double)samples * before / sum + 0.5);
+        end = next > end ? next : end + 1;
+        end = end < most ? end : most;
+    }
+    return end;
+}
+
 void dlc_mesh_samples(const dlc_mesh *mesh, int32_t rank, int64_t samples,
                       int64_t *begin, int64_t *count) {
     dlc_mesh_group stage = dlc_mesh_stage_group(mesh, rank);
-    int64_t place = rank - stage.first;
-    *begin = samples * place / stage.ranks;
-    *count = samples * (place + 1) / stage.ranks - *begin;
+    int32_t before = rank - stage.first;
+    *begin = end_of(mesh, stage, samples, before);
+    *count = end_of(mesh, stage, samples, before + 1) - *begin;
 }
 
 void dlc_mesh_print(const dlc_mesh *mesh, int32_t stage, dlc_text *text) {

@@ -28,6 +28,8 @@ typedef struct dlc_mesh_sizes {
 typedef struct dlc_mesh {
     int32_t ranks, pipeline, tensor;
     const int32_t *stage_ranks; /* as in dlc_mesh_sizes, whose memory it is */
+    const double
+        *proportion; /* of each rank in the samples of its stage; NULL: equal */
 } dlc_mesh;
 
 /* Where a rank is. */
@@ -61,7 +63,8 @@ dlc_mesh_group dlc_mesh_stage_group(const dlc_mesh *mesh, int32_t rank);
 dlc_mesh_group dlc_mesh_tensor_group(const dlc_mesh *mesh, int32_t rank);
 dlc_mesh_group dlc_mesh_data_group(const dlc_mesh *mesh, int32_t rank);
 
-/* The range of `samples`, which a stage computes together, that this rank has. */
+/* The range of `samples`, which a stage computes together, that this rank has: at least
+ * one, if there are as many as ranks. */
 void dlc_mesh_samples(const dlc_mesh *mesh, int32_t rank, int64_t samples,
                       int64_t *begin, int64_t *count);
 

@@ -125,9 +125,10 @@ const dlc_option dlc_parallel_section_options[] = {
         "strong: it is the batch of all ranks, split among them"),
     DLC_STRING(
         "batch_split", NULL,
-        "how the batch of all ranks is split among them: equal; auto: by measured "
-        "speed; or proportions, one per rank, as in 1,1,0.5; default: equal, or "
-        "auto if ranks may run ahead of each other (bounded staleness)"),
+        "how the batch of all ranks is split among them, or among those of each "
+        "pipeline stage: equal; auto: by measured speed; or proportions, one per rank, "
+        "as in 1,1,0.5; default: equal, or auto if ranks may run ahead of each other "
+        "(bounded staleness)"),
     DLC_CHOICE("tensor_schedule", "auto", "auto|whole_batch|by_rank|chunked",
                "how tensor-parallel layers get the samples of all ranks; whole_batch: "
                "all at once; by_rank: one rank's after another's; chunked: a chunk of "

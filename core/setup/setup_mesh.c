@@ -41,8 +41,11 @@ dlc_status dlc_setup_make_mesh(const dlc_setup *setup, int32_t ranks, dlc_mesh *
     const dlc_settings *parallel = setup->parallel_settings;
     dlc_status status = dlc_mesh_make(ranks == 1 ? &alone : &setup->mesh_sizes, ranks,
                                       wants_tensor(setup), mesh);
-    if (status == DLC_OK)
+    if (status == DLC_OK) {
+        if (ranks > 1 && setup->batch_split.proportions == ranks)
+            mesh->proportion = setup->batch_split.proportion;
         return DLC_OK;
+    }
     const char *where = dlc_settings_where(parallel, dlc_mesh_settings_key(parallel));
     return dlc_fail(status, "%s: %s", where, dlc_detail());
 }

@@ -142,6 +142,7 @@ static const struct {
      {"--transport=host-staged", "--set=solver.accumulation_steps=2"},
      0},
     {RUN "[parallel]\nranks = 2\npipeline = ip1\nmicro_batches = 1\n", {NULL}, 0},
+    {RUN "[parallel]\nranks = 2\npipeline = ip1\nmicro_batches = 7\n", {NULL}, 0},
     {RUN "[parallel]\nranks = 2\n",
      {"--set=ip1.parallel=tensor", "--set=solver.clip_gradients=0.5"},
      0},

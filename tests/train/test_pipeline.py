@@ -250,6 +250,23 @@ class Pipeline(unittest.TestCase):
                     self.assertLess(report[0]["bubble"], 1)
                     self.assertIn("were bubbles", report[0]["stderr"])
 
+    def test_unequal_parts(self):
+        """Micro-batches, and what the ranks of a stage get of them, need not be equal."""
+        for name in NETS:
+            net = self.write(name)
+            whole = self.train(net, "whole")
+            for options in (["--ranks=2", "--set=parallel.pipeline=2",
+                             "--set=parallel.micro_batches=7"],
+                            ["--ranks=4", "--set=parallel.pipeline=2", "--scaling=strong",
+                             "--set=parallel.batch_split=2,1,1,3"],
+                            ["--ranks=4", "--set=parallel.pipeline_ranks=3,1",
+                             "--scaling=strong", "--set=parallel.batch_split=5,13,6,1",
+                             "--set=parallel.micro_batches=5"]):
+                with self.subTest(net=name, options=options):
+                    report = self.train(net, "stages", *options)
+                    self.check_same(whole, report)
+                    self.assertEqual(report[0]["effective_batch"], 24)
+
     def test_repeats_to_the_bit(self):
         net = self.write("residual")
         options = ["--ranks=3", "--set=parallel.pipeline=relu2,conv4"]
@@ -261,7 +278,8 @@ class Pipeline(unittest.TestCase):
     def test_checkpoints_go_on_in_every_layout(self):
         net = self.write("residual")
         layouts = ([], ["--ranks=2", "--set=parallel.pipeline=conv4"],
-                   ["--ranks=4", "--set=parallel.pipeline=2", "--scaling=strong"],
+                   ["--ranks=4", "--set=parallel.pipeline=2", "--scaling=strong",
+                    "--set=parallel.batch_split=3,1,1,2", "--set=parallel.micro_batches=5"],
                    ["--ranks=2", "--scaling=strong"])
         whole = self.train(net, "whole")
         for first in layouts:
@@ -352,10 +370,12 @@ class Pipeline(unittest.TestCase):
                 (["--ranks=2", "--set=parallel.pipeline=pool1x"], "did you mean 'pool1'?"),
                 (["--ranks=8", "--set=parallel.pipeline=auto"],
                  "layers with weights for 4 stages, not for 8"),
-                (["--ranks=2", "--set=parallel.pipeline=2", "--set=parallel.micro_batches=7"],
-                 "the 24 samples of a batch cannot be divided into 7 micro-batches"),
-                (["--ranks=2", "--set=parallel.pipeline=2", "--set=parallel.batch_split=1,2"],
-                 "[parallel] batch_split other than equal")):
+                (["--ranks=2", "--set=parallel.pipeline=2", "--set=parallel.micro_batches=25"],
+                 "the 24 samples of a batch cannot be divided into 25 micro-batches"),
+                (["--ranks=4", "--set=parallel.pipeline=2", "--set=parallel.batch_split=1,2"],
+                 "batch_split has 2 proportions, but there are 4 ranks"),
+                (["--ranks=4", "--set=parallel.pipeline=2",
+                  "--set=parallel.batch_split=1,0,1,1"], "gives rank 1 no samples")):
             with self.subTest(options=options):
                 self.assertIn(sentence, self.refuse(net, *options))
 

@@ -79,6 +79,7 @@ class ShardedState(unittest.TestCase):
         ranks, and where samples are split unequally; also of updates that need norms."""
         stages, uneven = "--set=parallel.pipeline=ip1", "--set=parallel.batch_split="
         for ranks, *mode in ((4, stages, *ADAM), (4, stages, *LAMB),
+                             (6, stages, uneven + "3,1,2,2,1,1", *LAMB),
                              (2, "--set=ip1.parallel=tensor", *ADAM),
                              (2, "--set=ip1.parallel=tensor", *LAMB),
                              (3, uneven + "5,0,2", *ADAM)):

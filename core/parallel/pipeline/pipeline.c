@@ -62,9 +62,8 @@ static void shape_feed(const dlc_axis *axis, dlc_feed_args *args) {
     dlc_mesh_samples(&session->mesh, session->rank, samples, &begin, &count);
     args->offset = begin;
     args->stride = samples;
-    if (args->test)
-        args->count = (int32_t)count;
-    else
+    args->count = (int32_t)(args->test ? count : count * pipeline->micro_batches);
+    if (!args->test)
         args->run = count;
     args->labels_only = !dlc_stages_read(&pipeline->stages, session->setup->graph,
                                          phase, 0);
@@ -146,6 +145,10 @@ static dlc_status open(dlc_axis *axis) {
                                      dlc_net_collective_layer(session->net) != NULL;
     DLC_TRY(dlc_process_group_finish(&pipeline->group));
     DLC_TRY(take(session, DLC_CONTROL_WORDS, &pipeline->control_words));
+    pipeline->labels = dlc_alloc((size_t)pipeline->micro_batch_size,
+                                 sizeof *pipeline->labels);
+    if (!pipeline->labels)
+        return DLC_ERR_NOMEM;
     if (pipeline->micro_batches > 1)
         DLC_TRY(take(session, dlc_net_arenas(session->net)->count, &pipeline->sum));
     DLC_TRY(open_stage_p2p(pipeline, &pipeline->train, train_slots(pipeline),
@@ -185,6 +188,8 @@ static void disconnect(dlc_axis *axis) {
         session->device_ops->free(session->device, &pipeline->control_words);
     if (pipeline->sum.base)
         session->device_ops->free(session->device, &pipeline->sum);
+    dlc_free(pipeline->labels);
+    pipeline->labels = NULL;
 }
 
 static void close(dlc_axis *axis) {

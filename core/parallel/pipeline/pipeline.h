@@ -40,6 +40,7 @@ typedef struct dlc_pipeline {
     int64_t micro_batch_size; /* samples of one that this rank has */
     int64_t first_sample;     /* position of the first of them in the first one */
     int64_t sample;           /* elements of one sample */
+    int32_t *labels;          /* own; of the last micro-batch, if it is smaller */
     dlc_boundary_tensors train, test;
     double *work;     /* own; estimated, of each stage */
     uint64_t *memory; /* own; bytes of each stage for micro-batches in flight */
@@ -75,6 +76,8 @@ int dlc_pipeline_needs_connection(const dlc_axis *axis);
 
 /* run.c */
 extern const dlc_schedule_ops dlc_pipeline_schedule;
+/* How many samples that this rank has of a micro-batch are of the batch. */
+int64_t dlc_pipeline_counted(const dlc_pipeline *pipeline, int32_t k);
 dlc_status dlc_pipeline_reduce_control(dlc_axis *axis, float words[DLC_CONTROL_WORDS]);
 dlc_status dlc_pipeline_test(dlc_axis *axis, dlc_evaluation *evaluation);
 

@@ -22,31 +22,39 @@ static dlc_status check_job(const dlc_session *session) {
             "%s: consistency '%s' lets ranks be ahead of each other, which stages "
             "cannot be; set [consistency] type = synchronous, or remove stages",
             where, setup->consistency->name);
-    if (setup->batch_split.is_auto || setup->batch_split.proportions)
-        return dlc_fail(
-            DLC_ERR_CONFIG,
-            "%s: [parallel] batch_split other than equal does not work with "
-            "stages; remove one of them",
-            where);
+    if (setup->batch_split.is_auto)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%s: [parallel] batch_split = auto does not work with stages; "
+                        "give a list of proportions, or remove one of them",
+                        where);
+    for (int32_t r = 0; r < setup->batch_split.proportions; r++)
+        if (setup->batch_split.proportion[r] <= 0)
+            return dlc_fail(DLC_ERR_CONFIG,
+                            "%s: [parallel] batch_split gives rank %d no samples, so "
+                            "it would have no part in its stage; give it some, or use "
+                            "fewer ranks",
+                            where, (int)r);
     return DLC_OK;
 }
 
 /* ---- Batch ----------------------------------------------------------------------- */
 
-static int can_divide(int64_t samples, int64_t micro_batches, int64_t ranks) {
-    return samples % micro_batches == 0 && samples / micro_batches >= ranks;
+/* The samples of a micro-batch; the last one may have fewer. */
+static int64_t samples_of_each(int64_t samples, int64_t micro_batches) {
+    return (samples + micro_batches - 1) / micro_batches;
 }
 
-/* Twice as many micro-batches as stages, or a number near it that divides the samples;
- * rather one that gives all ranks of a stage equally many of each. 0: there is none. */
+/* Twice as many micro-batches as stages, or a few more that are of equal size; rather a
+ * number that gives all ranks of a stage equally many samples of each, and fewer if
+ * there is not a sample for each rank. */
 static int64_t choose_micro_batches(int64_t samples, int64_t stages, int64_t ranks) {
-    for (int64_t unit = ranks; unit > 0; unit = unit > 1 ? 1 : 0)
-        for (int64_t m = 2 * stages; m <= 4 * stages; m++)
-            if (can_divide(samples, m, ranks) && samples / m % unit == 0)
-                return m;
     int64_t m = 2 * stages;
-    while (m > 0 && !can_divide(samples, m, ranks))
-        m--;
+    for (int64_t unit = ranks; unit > 0; unit = unit > 1 ? 1 : 0)
+        for (m = 2 * stages; m <= 4 * stages && m * ranks <= samples; m++)
+            if (samples % m == 0 && samples / m % unit == 0)
+                return m;
+    for (m = 2 * stages; m > 1 && samples_of_each(samples, m) < ranks; m--)
+        ;
     return m;
 }
 
@@ -73,25 +81,29 @@ static dlc_status divide_batch(dlc_pipeline *pipeline) {
     int64_t wanted = dlc_settings_get_int(setup->parallel_settings, "micro_batches");
     int64_t count = wanted > 0 ? wanted
                                : choose_micro_batches(batch, mesh->pipeline, most);
-    if (count == 0 || !can_divide(batch, count, most))
+    int64_t each = samples_of_each(batch, count);
+    if (count > batch || each < most)
         return dlc_fail(DLC_ERR_CONFIG,
                         "%s: the %" PRId64
                         " samples of a batch cannot be divided into %" PRId64
-                        " micro-batches of equal size with a sample for each of the "
-                        "%" PRId64 " ranks of a stage; set a number that can",
+                        " micro-batches with a sample for each of the %" PRId64
+                        " ranks of a stage; set a smaller number, or a larger batch",
                         dlc_settings_where(setup->parallel_settings, "micro_batches"),
-                        batch, count > 0 ? count : 1, most);
+                        batch, count, most);
+    count = samples_of_each(batch, each); /* none is empty */
     dlc_shape sample;
     DLC_TRY(dlc_setup_sample_shape(&setup->train, &sample));
     pipeline->sample = dlc_shape_count(&sample);
     session->global_batch = batch;
-    session->stage_samples.train = batch / count;
+    session->stage_samples.train = each;
     session->stage_samples.test = test_samples(session);
-    dlc_mesh_samples(mesh, session->rank, batch / count, &pipeline->first_sample,
+    dlc_mesh_samples(mesh, session->rank, each, &pipeline->first_sample,
                      &pipeline->micro_batch_size);
     pipeline->micro_batches = session->micro_batches = (int32_t)count;
     session->local_offset = pipeline->first_sample;
-    session->local_batch = pipeline->micro_batch_size * count;
+    session->local_batch = 0;
+    for (int32_t k = 0; k < pipeline->micro_batches; k++)
+        session->local_batch += dlc_pipeline_counted(pipeline, k);
     return DLC_OK;
 }
 

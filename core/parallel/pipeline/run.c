@@ -26,13 +26,32 @@ static int64_t first_sample(const dlc_pipeline *pipeline, int32_t k) {
     return pipeline->first_sample + k * pipeline->session->stage_samples.train;
 }
 
+int64_t dlc_pipeline_counted(const dlc_pipeline *pipeline, int32_t k) {
+    int64_t left = pipeline->session->global_batch - first_sample(pipeline, k);
+    int64_t most = pipeline->micro_batch_size;
+    return left < 0 ? 0 : left < most ? left : most;
+}
+
+/* All micro-batches have the same size for the net. A smaller one is filled up with the
+ * next samples of the source, whose labels are taken away, so that they count for
+ * nothing. */
+static const int32_t *labels_of(const dlc_pipeline *pipeline, const int32_t *labels,
+                                int32_t k) {
+    int64_t counted = dlc_pipeline_counted(pipeline, k);
+    if (counted == pipeline->micro_batch_size)
+        return labels;
+    for (int64_t i = 0; i < pipeline->micro_batch_size; i++)
+        pipeline->labels[i] = i < counted ? labels[i] : DLC_LABEL_NONE;
+    return pipeline->labels;
+}
+
 static dlc_status set_batch(const dlc_pipeline *pipeline, dlc_net *net,
                             const dlc_pass *pass, int32_t k) {
     if (!pass->data)
         return DLC_OK;
     int64_t before = k * pipeline->micro_batch_size;
     return dlc_net_set_input(net, pass->data + before * pipeline->sample,
-                             pass->labels + before);
+                             labels_of(pipeline, pass->labels + before, k));
 }
 
 /* The batch is read in place, so it must be set again for backward; other devices have
@@ -71,7 +90,8 @@ static dlc_status forward(void *context, const dlc_pass *pass, int32_t k) {
     DLC_TRY(set_batch(pipeline, session->net, pass, k));
     DLC_TRY(dlc_net_forward(session->net, pass->iteration, first_sample(pipeline, k)));
     DLC_TRY(dlc_net_sync(session->net));
-    DLC_TRY(dlc_session_add_loss(session, pipeline->micro_batch_size, pass->loss));
+    DLC_TRY(
+        dlc_session_add_loss(session, dlc_pipeline_counted(pipeline, k), pass->loss));
     DLC_TRY(pipeline->status);
     DLC_TRY(dlc_stage_p2p_send(pipeline->stage_p2p, k));
     DLC_TRY(finish_sending(pipeline, pipeline->stage_p2p));
@@ -125,9 +145,9 @@ static dlc_status backward(void *context, const dlc_pass *pass, int32_t k) {
     enter(pipeline, pass, k);
     if (reads_in_place(pipeline))
         DLC_TRY(set_batch(pipeline, net, pass, k));
-    DLC_TRY(dlc_net_backward(net,
-                             dlc_session_share(session, pipeline->micro_batch_size),
-                             add_gradients, &what));
+    DLC_TRY(dlc_net_backward(
+        net, dlc_session_share(session, dlc_pipeline_counted(pipeline, k)),
+        add_gradients, &what));
     DLC_TRY(dlc_net_sync(net));
     DLC_TRY(pipeline->status);
     DLC_TRY(dlc_stage_p2p_return_gradients(pipeline->stage_p2p, k));
