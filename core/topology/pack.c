@@ -6,36 +6,17 @@
 
 #include <dlcore/device.h>
 
-#include "base/memory.h"
+#include "base/text.h"
 
 static const unsigned char magic[4] = {'D', 'L', 'T', '1'};
 
 /* ---- Packing ----------------------------------------------------------------- */
 
-typedef struct writer {
-    unsigned char *bytes;
-    size_t used, room;
-    int failed;
-} writer;
-
-static void put(writer *w, const void *from, size_t count) {
-    if (w->failed)
-        return;
-    if (w->used + count > w->room) {
-        size_t room = 2 * w->room + count + 256;
-        unsigned char *grown = dlc_grow(w->bytes, w->room, room, 1);
-        if (!grown) {
-            w->failed = 1;
-            return;
-        }
-        w->bytes = grown;
-        w->room = room;
-    }
-    memcpy(w->bytes + w->used, from, count);
-    w->used += count;
+static void put(dlc_text *w, const void *from, size_t count) {
+    dlc_text_append(w, from, count);
 }
 
-static void put_number(writer *w, uint64_t value) {
+static void put_number(dlc_text *w, uint64_t value) {
     do {
         unsigned char low = (unsigned char)((value & 0x7f) | (value > 0x7f ? 0x80 : 0));
         put(w, &low, 1);
@@ -43,22 +24,22 @@ static void put_number(writer *w, uint64_t value) {
     } while (value);
 }
 
-static void put_index(writer *w, int32_t value) {
+static void put_index(dlc_text *w, int32_t value) {
     put_number(w, (uint64_t)((int64_t)value + 1));
 }
 
-static void put_text(writer *w, const char *text) {
+static void put_text(dlc_text *w, const char *text) {
     size_t length = strlen(text);
     put_number(w, length);
     put(w, text, length);
 }
 
 /* Bandwidths are stored in MB/s, which is precise enough for display. */
-static void put_speed(writer *w, float gbs) {
+static void put_speed(dlc_text *w, float gbs) {
     put_number(w, gbs > 0 && gbs < 1e9f ? (uint64_t)((double)gbs * 1000 + 0.5) : 0);
 }
 
-static void put_node(writer *w, const dlc_topo_node *node) {
+static void put_node(dlc_text *w, const dlc_topo_node *node) {
     put_number(w, node->kind);
     put_index(w, node->parent);
     put_index(w, node->numa);
@@ -74,7 +55,7 @@ static void put_node(writer *w, const dlc_topo_node *node) {
 }
 
 dlc_status dlc_topo_pack(const dlc_topo *topo, unsigned char **bytes, size_t *size) {
-    writer w = {0};
+    dlc_text w = {0};
     put(&w, magic, sizeof magic);
     put_number(&w, topo->nodes);
     put_number(&w, topo->links);
@@ -88,12 +69,13 @@ dlc_status dlc_topo_pack(const dlc_topo *topo, unsigned char **bytes, size_t *si
         put_number(&w, (uint64_t)link->count);
         put_speed(&w, link->gbs);
     }
-    if (w.failed) {
-        dlc_free(w.bytes);
-        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_text_status(&w);
+    if (status != DLC_OK) {
+        dlc_text_free(&w);
+        return status;
     }
-    *bytes = w.bytes;
-    *size = w.used;
+    *bytes = (unsigned char *)w.bytes;
+    *size = w.length;
     return DLC_OK;
 }
 
