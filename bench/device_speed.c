@@ -62,7 +62,7 @@ static dlc_status to_half(bench *b) {
 /* Images of 227 x 227 pixels: planes of an odd number of bytes. */
 static dlc_status normalize(bench *b) {
     return b->ops->normalize(b->device, b->queue, COUNT, 227 * 227, 3,
-                             (const uint8_t *)b->x[0], b->x[2], 1.0f, b->x[1]);
+                             (const uint8_t *)b->x[0], b->x[2], b->x[2], b->x[1]);
 }
 
 static int by_value(const void *a, const void *b) {

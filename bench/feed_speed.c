@@ -13,19 +13,22 @@
 #include "data/feed.h"
 #include "plugin/registry.h"
 
-enum { BATCH = 64, SIDE = 227 };
+enum { BATCH = 64 };
 static const double duration = 1.5; /* seconds */
 
 static const struct {
     const char *name;
     const char *shape;
-    int keep_bytes, mirror, crop;
+    int keep_bytes;
+    const char *transforms;
 } rows[] = {
-    {"bytes, unchanged", "feature.shape=3,227,227", 1, 0, 0},
-    {"bytes, swapped", "feature.shape=3,227,227", 1, 1, 0},
-    {"bytes, cut and swapped", "feature.shape=3,256,256", 1, 1, SIDE},
-    {"float32, unchanged", "feature.shape=3,227,227", 0, 0, 0},
-    {"float32, cut and swapped", "feature.shape=3,256,256", 0, 1, SIDE},
+    {"bytes, unchanged", "feature.shape=3,227,227", 1, "normalize(std=256)"},
+    {"bytes, swapped", "feature.shape=3,227,227", 1, "mirror, normalize(std=256)"},
+    {"bytes, cut and swapped", "feature.shape=3,256,256", 1,
+     "random_crop(227), mirror, normalize(std=256)"},
+    {"float32, unchanged", "feature.shape=3,227,227", 0, "normalize(std=256)"},
+    {"float32, cut and swapped", "feature.shape=3,256,256", 0,
+     "random_crop(227), mirror, normalize(std=256)"},
 };
 
 static dlc_status make_settings(const dlc_feature *feature, const char *shape,
@@ -64,15 +67,20 @@ static dlc_status measure(const dlc_feature *feature, size_t row, int32_t thread
     const dlc_data_ops *ops = feature->ops;
     dlc_settings *settings = NULL;
     dlc_source *source = NULL;
+    dlc_transforms *transforms = NULL;
+    dlc_problems problems = {0};
     double rate = 0;
     DLC_TRY(make_settings(feature, rows[row].shape, &settings));
     dlc_data_args how = {.size = sizeof how, .settings = settings, .seed = 1};
-    dlc_status status = ops->open(&how, &source);
+    dlc_status status = dlc_transforms_parse(rows[row].transforms, NULL, "data",
+                                             &problems, &transforms);
+    if (status == DLC_OK)
+        status = dlc_problems_report(&problems);
+    if (status == DLC_OK)
+        status = ops->open(&how, &source);
     dlc_feed_args args = {.ops = ops,
                           .source = source,
-                          .augment = {.scale = 1.0f / 256,
-                                      .mirror = rows[row].mirror,
-                                      .crop = rows[row].crop},
+                          .transforms = transforms,
                           .shuffle = 1,
                           .threads = threads,
                           .keep_bytes = rows[row].keep_bytes,
@@ -84,6 +92,8 @@ static dlc_status measure(const dlc_feature *feature, size_t row, int32_t thread
         printf("%-28s %9.0f samples/s, %d threads\n", rows[row].name, rate,
                (int)threads);
     ops->close(source);
+    dlc_problems_free(&problems);
+    dlc_transforms_free(transforms);
     dlc_settings_free(settings);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "data/transform.h"
 #include "plugin_json.h"
 #include "setup/sections.h"
 
@@ -12,11 +13,15 @@ static int is_meant(const dlc_section_keys *section, const char *name) {
     return name && (!strcmp(name, DLC_ALL_SECTIONS) || !strcmp(name, section->name));
 }
 
+static int is_transforms_meant(const char *name) {
+    return name && (!strcmp(name, DLC_ALL_SECTIONS) || !strcmp(name, DLC_TRANSFORMS));
+}
+
 int dlc_section_is_known(const char *name) {
     for (const dlc_section_keys *section = dlc_section_table; section->name; section++)
         if (is_meant(section, name))
             return 1;
-    return 0;
+    return is_transforms_meant(name);
 }
 
 const char *dlc_section_nth(size_t i) {
@@ -24,6 +29,8 @@ const char *dlc_section_nth(size_t i) {
     while (dlc_section_table[count].name)
         count++;
     if (i == count)
+        return DLC_TRANSFORMS;
+    if (i == count + 1)
         return DLC_ALL_SECTIONS;
     return i < count ? dlc_section_table[i].name : NULL;
 }
@@ -70,6 +77,21 @@ static dlc_status print_section(const dlc_registry *registry,
     return rc;
 }
 
+static dlc_status print_transforms(void) {
+    dlc_transform_info info;
+    puts("transforms: what happens to a sample before the net reads it");
+    for (size_t i = 0; dlc_transforms_describe(i, &info); i++) {
+        dlc_text text = {0};
+        dlc_options_help(&info.options, 1, &text);
+        dlc_status rc = dlc_text_status(&text);
+        if (rc == DLC_OK)
+            printf("\n%s: %s\n%s", info.name, info.help, dlc_text_string(&text));
+        dlc_text_free(&text);
+        DLC_TRY(rc);
+    }
+    return DLC_OK;
+}
+
 dlc_status dlc_sections_print(const dlc_registry *registry, const char *name) {
     const char *between = "";
     for (const dlc_section_keys *section = dlc_section_table; section->name;
@@ -80,7 +102,24 @@ dlc_status dlc_sections_print(const dlc_registry *registry, const char *name) {
         between = "\n";
         DLC_TRY(print_section(registry, section));
     }
-    return DLC_OK;
+    if (!is_transforms_meant(name))
+        return DLC_OK;
+    printf("%s", between);
+    return print_transforms();
+}
+
+static void json_transforms(dlc_json *json, const char *name) {
+    dlc_transform_info info;
+    dlc_json_array(json, "transforms");
+    for (size_t i = 0; is_transforms_meant(name) && dlc_transforms_describe(i, &info);
+         i++) {
+        dlc_json_object(json, NULL);
+        dlc_json_string(json, "name", info.name);
+        dlc_json_string(json, "help", info.help);
+        dlc_json_options(json, &info.options, 1);
+        dlc_json_end_object(json);
+    }
+    dlc_json_end_array(json);
 }
 
 void dlc_json_sections(dlc_json *json, const char *name) {
@@ -100,6 +139,7 @@ void dlc_json_sections(dlc_json *json, const char *name) {
         dlc_json_end_object(json);
     }
     dlc_json_end_array(json);
+    json_transforms(json, name);
 }
 
 static int has_key(const dlc_option *table, const char *key) {

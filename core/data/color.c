@@ -117,13 +117,43 @@ void dlc_color_shift(const dlc_color *color, const float shift[3]) {
 
 /* ---- Bytes ------------------------------------------------------------------- */
 
+CLONES static void load3(float *restrict red, float *restrict green,
+                         float *restrict blue, const uint8_t *restrict from,
+                         int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        red[i] = (float)from[3 * i] * (1.0f / 255);
+        green[i] = (float)from[3 * i + 1] * (1.0f / 255);
+        blue[i] = (float)from[3 * i + 2] * (1.0f / 255);
+    }
+}
+
+/* As load3, from right to left. */
+CLONES static void load3_reversed(float *restrict red, float *restrict green,
+                                  float *restrict blue, const uint8_t *restrict from,
+                                  int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        red[n - 1 - i] = (float)from[3 * i] * (1.0f / 255);
+        green[n - 1 - i] = (float)from[3 * i + 1] * (1.0f / 255);
+        blue[n - 1 - i] = (float)from[3 * i + 2] * (1.0f / 255);
+    }
+}
+
 void dlc_color_load(const dlc_color *color, const uint8_t *from, int64_t column,
                     int64_t channel, int64_t at, int64_t n) {
-    for (int32_t c = 0; c < color->channels; c++) {
-        float *to = color->plane[c] + at;
-        for (int64_t i = 0; i < n; i++)
-            to[i] = (float)from[i * column + c * channel] * (1.0f / 255);
+    float *const *plane = color->plane;
+    int is_interleaved = color->channels == 3 && channel == 1;
+    if (is_interleaved && column == 3) {
+        load3(plane[0] + at, plane[1] + at, plane[2] + at, from, n);
+        return;
     }
+    if (is_interleaved && column == -3) {
+        load3_reversed(plane[0] + at, plane[1] + at, plane[2] + at, from - 3 * (n - 1),
+                       n);
+        return;
+    }
+    for (int32_t c = 0; c < color->channels; c++)
+        for (int64_t i = 0; i < n; i++)
+            plane[c][at + i] = (float)from[i * column + c * channel] * (1.0f / 255);
 }
 
 static uint8_t byte_of(float value) {

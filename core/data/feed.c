@@ -220,7 +220,6 @@ dlc_loader_args dlc_feed_loader_args(const dlc_feed_args *args) {
                              .decoders = args->decoders,
                              .max_pixels = args->max_pixels,
                              .transforms = args->transforms,
-                             .augment = args->augment,
                              .seed = args->seed,
                              .test = args->test,
                              .labels_only = args->labels_only,
@@ -401,12 +400,8 @@ dlc_dtype dlc_feed_dtype(const dlc_feed *feed) {
     return feed->loader.dtype;
 }
 
-float dlc_feed_mean(const dlc_feed *feed, int64_t channel) {
-    return dlc_loader_mean(&feed->loader, channel);
-}
-
-float dlc_feed_scale(const dlc_feed *feed) {
-    return dlc_loader_scale(&feed->loader);
+const dlc_transforms *dlc_feed_transforms(const dlc_feed *feed) {
+    return feed->args.transforms;
 }
 
 int64_t dlc_feed_samples(const dlc_feed *feed) {

@@ -3,7 +3,7 @@
  * A background thread loads samples into a ring of batches, with the help of a thread
  * pool if `threads` asks for one; each sample is a task. dlc_feed_next returns one
  * batch after the other without copying. Samples come out as float32, or as the
- * source's bytes, cropped and mirrored, for a device that converts them.
+ * bytes, for a device that normalizes them.
  *
  * Which samples make up a batch does not depend on the number of ranks. In training
  * the samples of all epochs form one endless sequence: position p belongs to epoch
@@ -24,7 +24,6 @@
 #include <dlcore/data.h>
 #include <dlcore/device.h>
 
-#include "data/augment.h"
 #include "data/loader.h"
 
 typedef struct dlc_feed dlc_feed;
@@ -35,9 +34,8 @@ typedef struct dlc_feed_args {
     int concurrent;                   /* several threads may read it at once */
     const dlc_decoders *decoders;     /* for files of pictures; NULL: there are none */
     int64_t max_pixels;               /* of a picture that is decoded */
-    const dlc_transforms *transforms; /* NULL: `augment` instead */
-    dlc_augment augment;
-    int64_t max_skipped; /* samples that may be unreadable; 0: none */
+    const dlc_transforms *transforms; /* outlive the feed */
+    int64_t max_skipped;              /* samples that may be unreadable; 0: none */
     uint64_t seed;
     int shuffle;      /* training only */
     int32_t prefetch; /* batches kept ready; 0: 1 to 3, by their size */
@@ -74,13 +72,12 @@ typedef struct dlc_batch {
 dlc_status dlc_feed_open(const dlc_feed_args *args, dlc_feed **feed);
 void dlc_feed_close(dlc_feed *feed); /* NULL allowed; joins the thread */
 
-/* The shape of a sample in a batch: C, H, W, after cropping. */
+/* The shape of a sample in a batch: C, H, W. */
 dlc_shape dlc_feed_shape(const dlc_feed *feed);
-/* The type of the data: DLC_F32; or DLC_U8, which the caller still converts to
- * (byte - mean) * scale, where each channel has a mean. */
+/* The type of the data: DLC_F32; or DLC_U8, which the caller still normalizes, with the
+ * values of dlc_feed_transforms. */
 dlc_dtype dlc_feed_dtype(const dlc_feed *feed);
-float dlc_feed_mean(const dlc_feed *feed, int64_t channel);
-float dlc_feed_scale(const dlc_feed *feed);
+const dlc_transforms *dlc_feed_transforms(const dlc_feed *feed);
 /* The number of samples of the source, over all ranks; and in a test, those N that it
  * goes through. */
 int64_t dlc_feed_samples(const dlc_feed *feed);
@@ -108,12 +105,11 @@ dlc_loader_args dlc_feed_loader_args(const dlc_feed_args *args);
 dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *batch);
 
 /* The keys of [data] and [data.test] that belong to the feed and not to a source:
- * shuffle, transforms, scale, mean, mirror, crop, pad, prefetch, threads and others. */
+ * transforms, shuffle, prefetch, threads and others. */
 extern const dlc_option dlc_feed_options[];
 
 /* Sets the arguments that settings of that table decide, read through `host`, but for
- * the transforms. The list of means stays in the settings, which must outlive the feed.
- */
+ * the transforms, which are parsed once. */
 void dlc_feed_configure(const dlc_host *host, const dlc_settings *settings,
                         dlc_feed_args *args);
 

@@ -28,37 +28,13 @@ static dlc_status measure(dlc_loader *loader) {
     return DLC_OK;
 }
 
-dlc_status dlc_loader_shape(const dlc_loader_args *args, const dlc_data_info *info,
-                            dlc_shape *shape) {
-    if (args->transforms)
-        return dlc_transforms_shape(args->transforms, &info->shape, info->dtype, shape);
-    if (!info->shape.dims[1])
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "the images have different sizes: make them equal with "
-                        "`transforms`, such as resize(256), center_crop(224)");
-    return dlc_augment_shape(&args->augment, &info->shape, shape);
-}
-
-/* Do all channels have one factor? A device that converts bytes takes no other. */
-static int has_one_scale(const dlc_loader *loader) {
-    const dlc_transforms *transforms = loader->args.transforms;
-    int one = 1;
-    for (int64_t c = 1; transforms && c < loader->shape.dims[0]; c++)
-        one &= dlc_transforms_scale(transforms, c) ==
-               dlc_transforms_scale(transforms, 0);
-    return one;
-}
-
 /* Is every image that is loaded the one that is read, but for its type? */
 static int keeps_images(const dlc_loader *loader) {
     const dlc_loader_args *args = &loader->args;
     const dlc_samples *samples = &loader->samples;
     if (dlc_samples_field(samples, samples->image)->flags)
         return 0;
-    if (args->transforms)
-        return dlc_transforms_keep(args->transforms);
-    return (!args->augment.mirror || args->test) &&
-           dlc_augment_is_whole(&args->augment, &samples->info.shape, &loader->shape);
+    return dlc_transforms_keep(args->transforms);
 }
 
 /* Determines shape and type of the images that are loaded. */
@@ -66,8 +42,9 @@ static dlc_status choose_format(dlc_loader *loader) {
     const dlc_loader_args *args = &loader->args;
     const dlc_data_info *info = &loader->samples.info;
     DLC_TRY(measure(loader));
-    DLC_TRY(dlc_loader_shape(args, info, &loader->shape));
-    int as_bytes = args->keep_bytes && info->dtype == DLC_U8 && has_one_scale(loader);
+    DLC_TRY(dlc_transforms_shape(args->transforms, &info->shape, info->dtype,
+                                 &loader->shape));
+    int as_bytes = args->keep_bytes && info->dtype == DLC_U8;
     loader->dtype = as_bytes ? DLC_U8 : DLC_F32;
     loader->as_read = as_bytes && keeps_images(loader);
     size_t count = (size_t)dlc_shape_count(&loader->shape);
@@ -91,18 +68,6 @@ void dlc_loader_close(dlc_loader *loader) {
     if (loader->has_lock)
         pthread_mutex_destroy(&loader->lock);
     *loader = (dlc_loader){0};
-}
-
-float dlc_loader_mean(const dlc_loader *loader, int64_t channel) {
-    const dlc_loader_args *args = &loader->args;
-    return args->transforms ? dlc_transforms_mean(args->transforms, channel)
-                            : dlc_augment_mean(&args->augment, channel);
-}
-
-float dlc_loader_scale(const dlc_loader *loader) {
-    const dlc_loader_args *args = &loader->args;
-    return args->transforms ? dlc_transforms_scale(args->transforms, 0)
-                            : args->augment.scale;
 }
 
 void dlc_load_scratch_free(dlc_load_scratch *scratch) {
@@ -133,20 +98,6 @@ static dlc_status read_sample(dlc_loader *loader, int64_t index, void *into,
     if (loader->has_lock)
         pthread_mutex_unlock(&loader->lock);
     return status;
-}
-
-static void augment(const dlc_loader *loader, const void *from, uint64_t position,
-                    void *to) {
-    const dlc_loader_args *args = &loader->args;
-    const dlc_augment *how = &args->augment;
-    const dlc_data_info *info = &loader->samples.info;
-    const dlc_shape *in = &info->shape, *out = &loader->shape;
-    dlc_cut cut = args->test ? dlc_augment_middle(in, out, how)
-                             : dlc_augment_draw(in, out, how, args->seed, position);
-    if (loader->dtype == DLC_U8)
-        dlc_augment_cut(how, &cut, in, from, out, to);
-    else
-        dlc_augment_apply(how, &cut, info->dtype, in, from, out, to);
 }
 
 /* How much smaller the picture may be decoded: the largest power of two that the
@@ -202,16 +153,13 @@ static dlc_status load_file(dlc_loader *loader, dlc_load_scratch *scratch,
                                 &scratch->transform, loader->dtype, to);
 }
 
-/* Makes what the net reads of planes in memory that may be changed. */
+/* Makes what the net reads of planes. */
 static dlc_status load_planes(dlc_loader *loader, dlc_load_scratch *scratch,
                               uint64_t position, void *to) {
     const dlc_loader_args *args = &loader->args;
     const dlc_value *value = &scratch->read.value[loader->samples.image];
-    if (value->data != scratch->pixels) {
-        DLC_TRY(reserve(scratch, value->bytes));
-        memcpy(scratch->pixels, value->data, value->bytes);
-    }
-    dlc_image image = dlc_image_planes(scratch->pixels, loader->samples.info.dtype,
+    /* The source's pixels are only read. */
+    dlc_image image = dlc_image_planes((void *)value->data, loader->samples.info.dtype,
                                        &value->shape);
     DLC_TRY(dlc_transforms_plan(args->transforms, args->seed, position, image.height,
                                 image.width, &scratch->plan));
@@ -233,22 +181,14 @@ dlc_status dlc_loader_load(dlc_loader *loader, dlc_load_scratch *scratch, int64_
                            uint64_t position, void *image, int32_t *label) {
     const dlc_loader_args *args = &loader->args;
     dlc_status status = DLC_OK;
-    void *into = loader->as_read ? image : NULL;
-    if (args->transforms && loader->in_bytes && !loader->as_read) {
-        DLC_TRY(reserve(scratch, loader->in_bytes));
-        into = scratch->pixels;
-    }
-    DLC_TRY(read_sample(loader, index, into, &scratch->read));
+    DLC_TRY(read_sample(loader, index, loader->as_read ? image : NULL, &scratch->read));
     uint64_t draw = args->test ? (uint64_t)index : position;
     if (args->labels_only || loader->as_read)
         ;
     else if (dlc_samples_are_encoded(&loader->samples))
         status = load_file(loader, scratch, draw, image);
-    else if (args->transforms)
-        status = load_planes(loader, scratch, draw, image);
     else
-        augment(loader, scratch->read.value[loader->samples.image].data, position,
-                image);
+        status = load_planes(loader, scratch, draw, image);
     *label = scratch->read.label;
     return name_failure(loader, index, status);
 }

@@ -9,7 +9,6 @@
 
 #include <pthread.h>
 
-#include "data/augment.h"
 #include "data/decoders.h"
 #include "data/samples.h"
 #include "data/transform.h"
@@ -20,10 +19,9 @@ typedef struct dlc_loader_args {
     int concurrent;                   /* DLC_DATA_CONCURRENT is set */
     const dlc_decoders *decoders;     /* for files of pictures; NULL: there are none */
     int64_t max_pixels;               /* of a picture that is decoded */
-    const dlc_transforms *transforms; /* NULL: `augment` instead */
-    dlc_augment augment;
+    const dlc_transforms *transforms; /* outlive the loader */
     uint64_t seed;
-    int test;        /* nothing is drawn by `augment`; transforms draw by the index */
+    int test;        /* transforms draw by the index, not by the position */
     int labels_only; /* images are neither read nor made */
     int keep_bytes;  /* images that are bytes stay bytes */
 } dlc_loader_args;
@@ -32,11 +30,11 @@ typedef struct dlc_loader_args {
 typedef struct dlc_loader {
     dlc_loader_args args;
     dlc_samples samples;
-    dlc_shape shape; /* of an image that is loaded: C, H, W */
-    dlc_dtype dtype; /* DLC_F32; or DLC_U8, to be converted to (byte - mean) * scale */
-    int as_read;     /* images are what the source gives, unchanged */
-    size_t in_bytes; /* of an image of the source; 0: they differ */
-    size_t bytes;    /* of an image that is loaded */
+    dlc_shape shape;      /* of an image that is loaded: C, H, W */
+    dlc_dtype dtype;      /* DLC_F32; or DLC_U8, which the caller still normalizes */
+    int as_read;          /* images are what the source gives, unchanged */
+    size_t in_bytes;      /* of an image of the source; 0: they differ */
+    size_t bytes;         /* of an image that is loaded */
     pthread_mutex_t lock; /* held by who reads, unless the source is concurrent */
     int has_lock;
 } dlc_loader;
@@ -45,15 +43,6 @@ typedef struct dlc_loader {
  * not fit the samples. */
 dlc_status dlc_loader_open(const dlc_loader_args *args, dlc_loader *loader);
 void dlc_loader_close(dlc_loader *loader); /* a zeroed one is allowed */
-
-/* The shape of what is loaded of samples that are described so. DLC_ERR_CONFIG. */
-dlc_status dlc_loader_shape(const dlc_loader_args *args, const dlc_data_info *info,
-                            dlc_shape *shape);
-
-/* What bytes are still to be converted with: the value that is subtracted from a
- * channel, and the factor. */
-float dlc_loader_mean(const dlc_loader *loader, int64_t channel);
-float dlc_loader_scale(const dlc_loader *loader);
 
 /* The memory of one thread. Start with {0}. */
 typedef struct dlc_load_scratch {

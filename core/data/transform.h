@@ -87,6 +87,14 @@ dlc_status dlc_transforms_parse(const char *text, const dlc_config *config,
                                 dlc_transforms **list);
 void dlc_transforms_free(dlc_transforms *list); /* NULL allowed */
 
+/* A transform that there is, for help. */
+typedef struct dlc_transform_info {
+    const char *name, *help;
+    const dlc_option *options; /* in the order of arguments without a name */
+} dlc_transform_info;
+/* 0: there is no i-th one. */
+int dlc_transforms_describe(size_t i, dlc_transform_info *info);
+
 /* The shape that comes out for samples of shape `in` (C, H, W), whose height and width
  * are 0 if images differ. DLC_ERR_CONFIG with the transform that does not fit, or if
  * what comes out would differ, too. */

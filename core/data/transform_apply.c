@@ -125,7 +125,7 @@ dlc_status dlc_transforms_apply(const dlc_transforms *list,
     dlc_transform_work work = {
         .list = list, .image = *image, .scratch = scratch, .at = -1};
     for (int32_t i = 0; i < list->count; i++) {
-        const dlc_step *step = &list->step[i];
+        const dlc_transform_step *step = &list->step[i];
         if (step->kind->apply)
             DLC_TRY(step->kind->apply(step, &plan->step[i], &work));
     }

@@ -46,7 +46,7 @@ static void (*const jitter[JITTERS])(const dlc_color *color, float factor) = {
 };
 
 /* The factors, and the order in which they are applied. */
-void dlc_color_jitter_draw(const dlc_step *step, dlc_random *random,
+void dlc_color_jitter_draw(const dlc_transform_step *step, dlc_random *random,
                            dlc_step_plan *plan) {
     for (int i = 0; i < JITTERS; i++) {
         double most = step->value[i].f, center = i == HUE ? 0 : 1;
@@ -65,12 +65,13 @@ void dlc_color_jitter_draw(const dlc_step *step, dlc_random *random,
 }
 
 /* The mean gray is that of the whole image. */
-dlc_rect dlc_color_jitter_reads(const dlc_step *step, const dlc_step_plan *plan) {
+dlc_rect dlc_color_jitter_reads(const dlc_transform_step *step,
+                                const dlc_step_plan *plan) {
     return step->value[CONTRAST].f > 0 ? dlc_read_whole(step, plan) : plan->need;
 }
 
-dlc_status dlc_color_jitter_apply(const dlc_step *step, const dlc_step_plan *plan,
-                                  dlc_transform_work *work) {
+dlc_status dlc_color_jitter_apply(const dlc_transform_step *step,
+                                  const dlc_step_plan *plan, dlc_transform_work *work) {
     dlc_color color;
     DLC_TRY(dlc_work_load_color(work, &color));
     for (int i = 0; i < JITTERS; i++) {
@@ -92,7 +93,8 @@ static const double components[3][3] = {
     {0.0045 * 0.4009, 0.0045 * -0.8140, 0.0045 * 0.4203},
 };
 
-void dlc_lighting_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan) {
+void dlc_lighting_draw(const dlc_transform_step *step, dlc_random *random,
+                       dlc_step_plan *plan) {
     for (int c = 0; c < 3; c++)
         plan->amount[c] = 0;
     for (int i = 0; i < 3; i++) {
@@ -102,7 +104,7 @@ void dlc_lighting_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *
     }
 }
 
-dlc_status dlc_lighting_apply(const dlc_step *step, const dlc_step_plan *plan,
+dlc_status dlc_lighting_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                               dlc_transform_work *work) {
     dlc_color color;
     (void)step;
@@ -116,12 +118,13 @@ dlc_status dlc_lighting_apply(const dlc_step *step, const dlc_step_plan *plan,
 
 /* ---- grayscale --------------------------------------------------------------- */
 
-void dlc_grayscale_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan) {
+void dlc_grayscale_draw(const dlc_transform_step *step, dlc_random *random,
+                        dlc_step_plan *plan) {
     plan->choice[0] = (double)dlc_random_uniform(random) < step->value[0].f;
 }
 
-dlc_status dlc_grayscale_apply(const dlc_step *step, const dlc_step_plan *plan,
-                               dlc_transform_work *work) {
+dlc_status dlc_grayscale_apply(const dlc_transform_step *step,
+                               const dlc_step_plan *plan, dlc_transform_work *work) {
     dlc_color color;
     (void)step;
     if (!plan->choice[0])

@@ -11,7 +11,7 @@ enum { PROBABILITY };
 
 /* ---- Sizes ------------------------------------------------------------------- */
 
-dlc_status dlc_crop_check(const dlc_step *step) {
+dlc_status dlc_crop_check(const dlc_transform_step *step) {
     int square = !!step->value[SIZE].i;
     int height = !!step->value[HEIGHT].i, width = !!step->value[WIDTH].i;
     if (square != height && square != width)
@@ -20,8 +20,8 @@ dlc_status dlc_crop_check(const dlc_step *step) {
                     step->kind->name);
 }
 
-static dlc_status crop_from(const dlc_step *step, int64_t border, int64_t *height,
-                            int64_t *width) {
+static dlc_status crop_from(const dlc_transform_step *step, int64_t border,
+                            int64_t *height, int64_t *width) {
     int64_t side = step->value[SIZE].i;
     int64_t rows = side ? side : step->value[HEIGHT].i;
     int64_t columns = side ? side : step->value[WIDTH].i;
@@ -37,11 +37,13 @@ static dlc_status crop_from(const dlc_step *step, int64_t border, int64_t *heigh
     return DLC_OK;
 }
 
-dlc_status dlc_crop_size(const dlc_step *step, int64_t *height, int64_t *width) {
+dlc_status dlc_crop_size(const dlc_transform_step *step, int64_t *height,
+                         int64_t *width) {
     return crop_from(step, 0, height, width);
 }
 
-dlc_status dlc_random_crop_size(const dlc_step *step, int64_t *height, int64_t *width) {
+dlc_status dlc_random_crop_size(const dlc_transform_step *step, int64_t *height,
+                                int64_t *width) {
     return crop_from(step, 2 * step->value[PADDING].i, height, width);
 }
 
@@ -53,7 +55,7 @@ static int64_t half(int64_t difference) {
     return (int64_t)rint((double)difference / 2);
 }
 
-void dlc_center_crop_draw(const dlc_step *step, dlc_random *random,
+void dlc_center_crop_draw(const dlc_transform_step *step, dlc_random *random,
                           dlc_step_plan *plan) {
     (void)step;
     (void)random;
@@ -66,7 +68,7 @@ static int64_t draw_offset(dlc_random *random, int64_t whole, int64_t part) {
     return (int64_t)dlc_random_below(random, (uint64_t)(whole - part + 1));
 }
 
-void dlc_random_crop_draw(const dlc_step *step, dlc_random *random,
+void dlc_random_crop_draw(const dlc_transform_step *step, dlc_random *random,
                           dlc_step_plan *plan) {
     int64_t padding = step->value[PADDING].i;
     int64_t y = draw_offset(random, plan->in_height + 2 * padding, plan->out_height);
@@ -74,7 +76,7 @@ void dlc_random_crop_draw(const dlc_step *step, dlc_random *random,
     plan->box = (dlc_rect){x - padding, y - padding, plan->out_width, plan->out_height};
 }
 
-dlc_rect dlc_crop_reads(const dlc_step *step, const dlc_step_plan *plan) {
+dlc_rect dlc_crop_reads(const dlc_transform_step *step, const dlc_step_plan *plan) {
     (void)step;
     return (dlc_rect){plan->need.x + plan->box.x, plan->need.y + plan->box.y,
                       plan->need.width, plan->need.height};
@@ -129,7 +131,7 @@ static int is_inside(const dlc_image *image, const dlc_rect *box) {
            y + box->height <= image->height;
 }
 
-dlc_status dlc_crop_apply(const dlc_step *step, const dlc_step_plan *plan,
+dlc_status dlc_crop_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                           dlc_transform_work *work) {
     dlc_rect box = dlc_crop_reads(step, plan);
     if (is_inside(&work->image, &box)) {
@@ -150,11 +152,12 @@ dlc_status dlc_crop_apply(const dlc_step *step, const dlc_step_plan *plan,
 
 /* ---- Mirror ------------------------------------------------------------------ */
 
-void dlc_mirror_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan) {
+void dlc_mirror_draw(const dlc_transform_step *step, dlc_random *random,
+                     dlc_step_plan *plan) {
     plan->choice[0] = (double)dlc_random_uniform(random) < step->value[PROBABILITY].f;
 }
 
-dlc_rect dlc_mirror_reads(const dlc_step *step, const dlc_step_plan *plan) {
+dlc_rect dlc_mirror_reads(const dlc_transform_step *step, const dlc_step_plan *plan) {
     (void)step;
     dlc_rect reads = plan->need;
     if (plan->choice[0])
@@ -162,7 +165,7 @@ dlc_rect dlc_mirror_reads(const dlc_step *step, const dlc_step_plan *plan) {
     return reads;
 }
 
-dlc_status dlc_mirror_apply(const dlc_step *step, const dlc_step_plan *plan,
+dlc_status dlc_mirror_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work) {
     (void)step;
     dlc_image *image = &work->image;

@@ -87,13 +87,13 @@ static int64_t draw_seed(dlc_random *random) {
 
 enum { ERASE_P, ERASE_SCALE, ERASE_RATIO, ERASE_FILL };
 
-dlc_status dlc_random_erasing_check(const dlc_step *step) {
+dlc_status dlc_random_erasing_check(const dlc_transform_step *step) {
     DLC_TRY(dlc_bounds_check(step, ERASE_SCALE));
     return dlc_bounds_check(step, ERASE_RATIO);
 }
 
 /* As torchvision: a random area and ratio, until they fit; nothing if none does. */
-void dlc_random_erasing_draw(const dlc_step *step, dlc_random *random,
+void dlc_random_erasing_draw(const dlc_transform_step *step, dlc_random *random,
                              dlc_step_plan *plan) {
     const double *scale = step->value[ERASE_SCALE].list.memory;
     const double *ratio = step->value[ERASE_RATIO].list.memory;
@@ -117,7 +117,8 @@ void dlc_random_erasing_draw(const dlc_step *step, dlc_random *random,
     }
 }
 
-dlc_status dlc_random_erasing_apply(const dlc_step *step, const dlc_step_plan *plan,
+dlc_status dlc_random_erasing_apply(const dlc_transform_step *step,
+                                    const dlc_step_plan *plan,
                                     dlc_transform_work *work) {
     return erase(plan, step->value[ERASE_FILL].s, work);
 }
@@ -127,7 +128,8 @@ dlc_status dlc_random_erasing_apply(const dlc_step *step, const dlc_step_plan *p
 enum { CUTOUT_SIZE, CUTOUT_P, CUTOUT_FILL };
 
 /* The center of the square is any pixel, so the square may exceed the image. */
-void dlc_cutout_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan) {
+void dlc_cutout_draw(const dlc_transform_step *step, dlc_random *random,
+                     dlc_step_plan *plan) {
     int64_t side = step->value[CUTOUT_SIZE].i;
     plan->choice[0] = draw_seed(random);
     if ((double)dlc_random_uniform(random) >= step->value[CUTOUT_P].f)
@@ -137,7 +139,7 @@ void dlc_cutout_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *pl
     plan->box = (dlc_rect){x - side / 2, y - side / 2, side, side};
 }
 
-dlc_status dlc_cutout_apply(const dlc_step *step, const dlc_step_plan *plan,
+dlc_status dlc_cutout_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work) {
     return erase(plan, step->value[CUTOUT_FILL].s, work);
 }

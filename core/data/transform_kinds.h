@@ -26,16 +26,16 @@ enum {
 struct dlc_transform;
 
 /* A transform of a list. */
-typedef struct dlc_step {
+typedef struct dlc_transform_step {
     const struct dlc_transform *kind;
     dlc_option_value
         value[DLC_TRANSFORM_OPTIONS]; /* in the order of the kind's options */
     uint32_t given;                   /* bit i: option i was given */
-} dlc_step;
+} dlc_transform_step;
 
 struct dlc_transforms {
     int32_t count;
-    dlc_step step[DLC_TRANSFORMS_MAX];
+    dlc_transform_step step[DLC_TRANSFORMS_MAX];
 };
 
 /* An image on its way through a list. */
@@ -53,17 +53,18 @@ typedef struct dlc_transform {
     const dlc_option *options; /* in the order of arguments without a name */
     unsigned flags;
     /* Checks the options together. DLC_ERR_CONFIG. */
-    dlc_status (*check)(const dlc_step *step);
+    dlc_status (*check)(const dlc_transform_step *step);
     /* Replaces the size of the input by that of the output; 0: not known. Fails, with
      * any error, where the input is too small. */
-    dlc_status (*size)(const dlc_step *step, int64_t *height, int64_t *width);
+    dlc_status (*size)(const dlc_transform_step *step, int64_t *height, int64_t *width);
     /* Sets box, choice and amount; the sizes are set. */
-    void (*draw)(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
+    void (*draw)(const dlc_transform_step *step, dlc_random *random,
+                 dlc_step_plan *plan);
     /* The part of the input that `need` of the output is made of; it may exceed the
      * input. */
-    dlc_rect (*reads)(const dlc_step *step, const dlc_step_plan *plan);
+    dlc_rect (*reads)(const dlc_transform_step *step, const dlc_step_plan *plan);
     /* Makes `need` of the output. */
-    dlc_status (*apply)(const dlc_step *step, const dlc_step_plan *plan,
+    dlc_status (*apply)(const dlc_transform_step *step, const dlc_step_plan *plan,
                         dlc_transform_work *work);
 } dlc_transform;
 
@@ -101,77 +102,88 @@ void *dlc_image_at(const dlc_image *image, int64_t row, int64_t column);
 /* ---- Draws ---- */
 
 /* Checks an option that is a range of numbers. DLC_ERR_CONFIG. */
-dlc_status dlc_bounds_check(const dlc_step *step, int option);
+dlc_status dlc_bounds_check(const dlc_transform_step *step, int option);
 double dlc_draw_between(dlc_random *random, double least, double most);
 /* Reads the whole image, whatever part is needed. */
-dlc_rect dlc_read_whole(const dlc_step *step, const dlc_step_plan *plan);
+dlc_rect dlc_read_whole(const dlc_transform_step *step, const dlc_step_plan *plan);
 
 /* ---- Transforms, by file ---- */
 
 /* transform_crop.c: crops and mirror. */
-dlc_status dlc_crop_check(const dlc_step *step);
-dlc_status dlc_crop_size(const dlc_step *step, int64_t *height, int64_t *width);
-dlc_status dlc_random_crop_size(const dlc_step *step, int64_t *height, int64_t *width);
-void dlc_center_crop_draw(const dlc_step *step, dlc_random *random,
+dlc_status dlc_crop_check(const dlc_transform_step *step);
+dlc_status dlc_crop_size(const dlc_transform_step *step, int64_t *height,
+                         int64_t *width);
+dlc_status dlc_random_crop_size(const dlc_transform_step *step, int64_t *height,
+                                int64_t *width);
+void dlc_center_crop_draw(const dlc_transform_step *step, dlc_random *random,
                           dlc_step_plan *plan);
-void dlc_random_crop_draw(const dlc_step *step, dlc_random *random,
+void dlc_random_crop_draw(const dlc_transform_step *step, dlc_random *random,
                           dlc_step_plan *plan);
-dlc_rect dlc_crop_reads(const dlc_step *step, const dlc_step_plan *plan);
-dlc_status dlc_crop_apply(const dlc_step *step, const dlc_step_plan *plan,
+dlc_rect dlc_crop_reads(const dlc_transform_step *step, const dlc_step_plan *plan);
+dlc_status dlc_crop_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                           dlc_transform_work *work);
-void dlc_mirror_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
-dlc_rect dlc_mirror_reads(const dlc_step *step, const dlc_step_plan *plan);
-dlc_status dlc_mirror_apply(const dlc_step *step, const dlc_step_plan *plan,
+void dlc_mirror_draw(const dlc_transform_step *step, dlc_random *random,
+                     dlc_step_plan *plan);
+dlc_rect dlc_mirror_reads(const dlc_transform_step *step, const dlc_step_plan *plan);
+dlc_status dlc_mirror_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work);
 
 /* transform_resize.c: which part becomes which size. */
-dlc_status dlc_resize_size(const dlc_step *step, int64_t *height, int64_t *width);
-void dlc_resize_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
-dlc_status dlc_random_resized_crop_check(const dlc_step *step);
-dlc_status dlc_random_resized_crop_size(const dlc_step *step, int64_t *height,
+dlc_status dlc_resize_size(const dlc_transform_step *step, int64_t *height,
+                           int64_t *width);
+void dlc_resize_draw(const dlc_transform_step *step, dlc_random *random,
+                     dlc_step_plan *plan);
+dlc_status dlc_random_resized_crop_check(const dlc_transform_step *step);
+dlc_status dlc_random_resized_crop_size(const dlc_transform_step *step, int64_t *height,
                                         int64_t *width);
-void dlc_random_resized_crop_draw(const dlc_step *step, dlc_random *random,
+void dlc_random_resized_crop_draw(const dlc_transform_step *step, dlc_random *random,
                                   dlc_step_plan *plan);
-dlc_rect dlc_resize_reads(const dlc_step *step, const dlc_step_plan *plan);
-dlc_status dlc_resize_apply(const dlc_step *step, const dlc_step_plan *plan,
+dlc_rect dlc_resize_reads(const dlc_transform_step *step, const dlc_step_plan *plan);
+dlc_status dlc_resize_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work);
 
 /* transform_color.c */
-void dlc_color_jitter_draw(const dlc_step *step, dlc_random *random,
+void dlc_color_jitter_draw(const dlc_transform_step *step, dlc_random *random,
                            dlc_step_plan *plan);
-dlc_rect dlc_color_jitter_reads(const dlc_step *step, const dlc_step_plan *plan);
-dlc_status dlc_color_jitter_apply(const dlc_step *step, const dlc_step_plan *plan,
-                                  dlc_transform_work *work);
-void dlc_lighting_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
-dlc_status dlc_lighting_apply(const dlc_step *step, const dlc_step_plan *plan,
+dlc_rect dlc_color_jitter_reads(const dlc_transform_step *step,
+                                const dlc_step_plan *plan);
+dlc_status dlc_color_jitter_apply(const dlc_transform_step *step,
+                                  const dlc_step_plan *plan, dlc_transform_work *work);
+void dlc_lighting_draw(const dlc_transform_step *step, dlc_random *random,
+                       dlc_step_plan *plan);
+dlc_status dlc_lighting_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                               dlc_transform_work *work);
-void dlc_grayscale_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
-dlc_status dlc_grayscale_apply(const dlc_step *step, const dlc_step_plan *plan,
-                               dlc_transform_work *work);
+void dlc_grayscale_draw(const dlc_transform_step *step, dlc_random *random,
+                        dlc_step_plan *plan);
+dlc_status dlc_grayscale_apply(const dlc_transform_step *step,
+                               const dlc_step_plan *plan, dlc_transform_work *work);
 
 /* transform_erase.c */
-dlc_status dlc_random_erasing_check(const dlc_step *step);
-void dlc_random_erasing_draw(const dlc_step *step, dlc_random *random,
+dlc_status dlc_random_erasing_check(const dlc_transform_step *step);
+void dlc_random_erasing_draw(const dlc_transform_step *step, dlc_random *random,
                              dlc_step_plan *plan);
-dlc_status dlc_random_erasing_apply(const dlc_step *step, const dlc_step_plan *plan,
+dlc_status dlc_random_erasing_apply(const dlc_transform_step *step,
+                                    const dlc_step_plan *plan,
                                     dlc_transform_work *work);
-void dlc_cutout_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
-dlc_status dlc_cutout_apply(const dlc_step *step, const dlc_step_plan *plan,
+void dlc_cutout_draw(const dlc_transform_step *step, dlc_random *random,
+                     dlc_step_plan *plan);
+dlc_status dlc_cutout_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work);
 
 /* transform_rotate.c */
-void dlc_rotate_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan);
-dlc_status dlc_rotate_apply(const dlc_step *step, const dlc_step_plan *plan,
+void dlc_rotate_draw(const dlc_transform_step *step, dlc_random *random,
+                     dlc_step_plan *plan);
+dlc_status dlc_rotate_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work);
 
 /* transform_randaugment.c */
-void dlc_rand_augment_draw(const dlc_step *step, dlc_random *random,
+void dlc_rand_augment_draw(const dlc_transform_step *step, dlc_random *random,
                            dlc_step_plan *plan);
-dlc_status dlc_rand_augment_apply(const dlc_step *step, const dlc_step_plan *plan,
-                                  dlc_transform_work *work);
+dlc_status dlc_rand_augment_apply(const dlc_transform_step *step,
+                                  const dlc_step_plan *plan, dlc_transform_work *work);
 
 /* transform_normalize.c */
-dlc_status dlc_normalize_check(const dlc_step *step);
+dlc_status dlc_normalize_check(const dlc_transform_step *step);
 
 /* ---- transform_output.c: the end of a list ---- */
 

@@ -109,8 +109,8 @@ static void report_unknown_option(parser *at, const dlc_transform *kind,
 
 /* The option that an argument sets, or its number of options; *value is what is left of
  * the argument. */
-static dlc_status find_option(parser *at, const dlc_step *step, size_t position,
-                              part *value, size_t *option) {
+static dlc_status find_option(parser *at, const dlc_transform_step *step,
+                              size_t position, part *value, size_t *option) {
     const dlc_option *options = step->kind->options;
     size_t count = count_options(step->kind);
     const char *equals = NULL;
@@ -139,7 +139,8 @@ static dlc_status find_option(parser *at, const dlc_step *step, size_t position,
     return DLC_OK;
 }
 
-static dlc_status set_option(parser *at, dlc_step *step, size_t i, part value) {
+static dlc_status set_option(parser *at, dlc_transform_step *step, size_t i,
+                             part value) {
     char why[WHY_BYTES - 128];
     const dlc_option *option = &step->kind->options[i];
     int is_list = option->type == DLC_OPT_INTS || option->type == DLC_OPT_FLOATS;
@@ -166,7 +167,7 @@ static dlc_status set_option(parser *at, dlc_step *step, size_t i, part value) {
 }
 
 /* Sets what was not given. */
-static dlc_status set_defaults(parser *at, dlc_step *step) {
+static dlc_status set_defaults(parser *at, dlc_transform_step *step) {
     char why[WHY_BYTES];
     for (size_t i = 0; i < count_options(step->kind); i++) {
         const dlc_option *option = &step->kind->options[i];
@@ -180,7 +181,7 @@ static dlc_status set_defaults(parser *at, dlc_step *step) {
     return DLC_OK;
 }
 
-static dlc_status parse_arguments(parser *at, part text, dlc_step *step) {
+static dlc_status parse_arguments(parser *at, part text, dlc_transform_step *step) {
     part value;
     int named = 0;
     size_t position = 0, option = 0;
@@ -223,13 +224,13 @@ static const dlc_transform *find_kind(const char *name) {
     return kind->name ? kind : NULL;
 }
 
-static void free_step(dlc_step *step) {
+static void free_step(dlc_transform_step *step) {
     for (size_t i = 0; step->kind && i < count_options(step->kind); i++)
         dlc_value_free(&step->kind->options[i], &step->value[i]);
-    *step = (dlc_step){0};
+    *step = (dlc_transform_step){0};
 }
 
-static dlc_status parse_step(parser *at, part text, dlc_step *step) {
+static dlc_status parse_step(parser *at, part text, dlc_transform_step *step) {
     const char *open = memchr(text.begin, '(', (size_t)(text.end - text.begin));
     part name = trim((part){text.begin, open ? open : text.end});
     part arguments = {open ? open + 1 : text.end, text.end};
@@ -259,14 +260,14 @@ static dlc_status parse_step(parser *at, part text, dlc_step *step) {
 
 /* Parses the next transform of the list; what is not sound is left out. */
 static dlc_status add_step(parser *at, part text, dlc_transforms *list) {
-    dlc_step step = {0};
+    dlc_transform_step step = {0};
     at->is_sound = 1;
     at->name = NULL;
     dlc_status status = parse_step(at, text, &step);
     int is_full = list->count == DLC_TRANSFORMS_MAX;
     if (status == DLC_OK && is_full)
         report(at, "a list has at most %d transforms", DLC_TRANSFORMS_MAX);
-    const dlc_step *last = list->count ? &list->step[list->count - 1] : NULL;
+    const dlc_transform_step *last = list->count ? &list->step[list->count - 1] : NULL;
     if (status == DLC_OK && last && (last->kind->flags & DLC_TRANSFORM_LAST))
         report(at, "comes after %s, which must be the last", last->kind->name);
     dlc_free(at->name);

@@ -28,7 +28,7 @@ int dlc_transforms_draw(const dlc_transforms *list) {
 
 /* ---- Help for transforms ----------------------------------------------------- */
 
-dlc_status dlc_bounds_check(const dlc_step *step, int option) {
+dlc_status dlc_bounds_check(const dlc_transform_step *step, int option) {
     const double *bounds = step->value[option].list.memory;
     if (step->value[option].list.count == 2 && bounds[0] <= bounds[1] && bounds[1] > 0)
         return DLC_OK;
@@ -40,7 +40,7 @@ double dlc_draw_between(dlc_random *random, double least, double most) {
     return least + (most - least) * (double)dlc_random_uniform(random);
 }
 
-dlc_rect dlc_read_whole(const dlc_step *step, const dlc_step_plan *plan) {
+dlc_rect dlc_read_whole(const dlc_transform_step *step, const dlc_step_plan *plan) {
     (void)step;
     return (dlc_rect){0, 0, plan->in_width, plan->in_height};
 }
@@ -48,7 +48,8 @@ dlc_rect dlc_read_whole(const dlc_step *step, const dlc_step_plan *plan) {
 /* ---- Shapes ------------------------------------------------------------------ */
 
 /* Fails with `status`, with the place of a transform before the detail sentence. */
-static dlc_status fail_at(dlc_status status, int32_t index, const dlc_step *step) {
+static dlc_status fail_at(dlc_status status, int32_t index,
+                          const dlc_transform_step *step) {
     dlc_text place = {0};
     dlc_transform_place(&place, index, step->kind->name);
     status = dlc_fail(status, "transforms: %s: %s", dlc_text_string(&place),
@@ -58,7 +59,8 @@ static dlc_status fail_at(dlc_status status, int32_t index, const dlc_step *step
 }
 
 /* Does a transform take samples of this kind? */
-static dlc_status check_kind(const dlc_step *step, int64_t channels, dlc_dtype type) {
+static dlc_status check_kind(const dlc_transform_step *step, int64_t channels,
+                             dlc_dtype type) {
     unsigned flags = step->kind->flags;
     if (!(flags & DLC_TRANSFORM_ANY) && type != DLC_U8)
         return dlc_fail(DLC_ERR_CONFIG,
@@ -83,7 +85,7 @@ dlc_status dlc_transforms_shape(const dlc_transforms *list, const dlc_shape *in,
                                 dlc_dtype type, dlc_shape *out) {
     int64_t height = in->dims[1], width = in->dims[2];
     for (int32_t i = 0; i < list->count; i++) {
-        const dlc_step *step = &list->step[i];
+        const dlc_transform_step *step = &list->step[i];
         dlc_status status = check_kind(step, in->dims[0], type);
         if (status == DLC_OK && step->kind->size)
             status = step->kind->size(step, &height, &width);
@@ -106,7 +108,7 @@ static dlc_status draw_steps(const dlc_transforms *list, uint64_t seed,
                              uint64_t position, int64_t height, int64_t width,
                              dlc_transform_plan *plan) {
     for (int32_t i = 0; i < list->count; i++) {
-        const dlc_step *step = &list->step[i];
+        const dlc_transform_step *step = &list->step[i];
         dlc_step_plan *made = &plan->step[i];
         *made = (dlc_step_plan){.in_height = height, .in_width = width};
         if (step->kind->size && step->kind->size(step, &height, &width) != DLC_OK)
@@ -140,7 +142,7 @@ static void find_needs(const dlc_transforms *list, int64_t height, int64_t width
     if (list->count)
         need = (dlc_rect){0, 0, last->out_width, last->out_height};
     for (int32_t i = list->count; i-- > 0;) {
-        const dlc_step *step = &list->step[i];
+        const dlc_transform_step *step = &list->step[i];
         dlc_step_plan *at = &plan->step[i];
         at->need = need;
         if (step->kind->reads)

@@ -220,7 +220,7 @@ static const struct operation {
     {0, 0, 0, equalize},
 };
 
-void dlc_rand_augment_draw(const dlc_step *step, dlc_random *random,
+void dlc_rand_augment_draw(const dlc_transform_step *step, dlc_random *random,
                            dlc_step_plan *plan) {
     double magnitude = (double)step->value[MAGNITUDE].i / MAGNITUDE_MAX;
     for (int64_t i = 0; i < step->value[COUNT].i; i++) {
@@ -234,8 +234,8 @@ void dlc_rand_augment_draw(const dlc_step *step, dlc_random *random,
     }
 }
 
-dlc_status dlc_rand_augment_apply(const dlc_step *step, const dlc_step_plan *plan,
-                                  dlc_transform_work *work) {
+dlc_status dlc_rand_augment_apply(const dlc_transform_step *step,
+                                  const dlc_step_plan *plan, dlc_transform_work *work) {
     for (int64_t i = 0; i < step->value[COUNT].i; i++) {
         const struct operation *operation = &operations[plan->choice[i]];
         if (operation->apply)

@@ -9,11 +9,11 @@
 enum { SIZE, HEIGHT, WIDTH, INTERPOLATION, AREA, RATIO };
 enum { TRIES = 10 };
 
-static const dlc_filter *filter_of(const dlc_step *step) {
+static const dlc_filter *filter_of(const dlc_transform_step *step) {
     return dlc_filter_find(step->value[INTERPOLATION].s);
 }
 
-static void set_size(const dlc_step *step, int64_t *height, int64_t *width) {
+static void set_size(const dlc_transform_step *step, int64_t *height, int64_t *width) {
     int64_t side = step->value[SIZE].i;
     *height = side ? side : step->value[HEIGHT].i;
     *width = side ? side : step->value[WIDTH].i;
@@ -22,7 +22,8 @@ static void set_size(const dlc_step *step, int64_t *height, int64_t *width) {
 /* ---- resize ------------------------------------------------------------------ */
 
 /* The longer side is rounded down, as in torchvision. */
-dlc_status dlc_resize_size(const dlc_step *step, int64_t *height, int64_t *width) {
+dlc_status dlc_resize_size(const dlc_transform_step *step, int64_t *height,
+                           int64_t *width) {
     int64_t side = step->value[SIZE].i, from_height = *height, from_width = *width;
     if (!side) {
         set_size(step, height, width);
@@ -39,7 +40,8 @@ dlc_status dlc_resize_size(const dlc_step *step, int64_t *height, int64_t *width
     return DLC_OK;
 }
 
-void dlc_resize_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan) {
+void dlc_resize_draw(const dlc_transform_step *step, dlc_random *random,
+                     dlc_step_plan *plan) {
     (void)step;
     (void)random;
     plan->box = (dlc_rect){0, 0, plan->in_width, plan->in_height};
@@ -47,13 +49,13 @@ void dlc_resize_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *pl
 
 /* ---- random_resized_crop ----------------------------------------------------- */
 
-dlc_status dlc_random_resized_crop_check(const dlc_step *step) {
+dlc_status dlc_random_resized_crop_check(const dlc_transform_step *step) {
     DLC_TRY(dlc_crop_check(step));
     DLC_TRY(dlc_bounds_check(step, AREA));
     return dlc_bounds_check(step, RATIO);
 }
 
-dlc_status dlc_random_resized_crop_size(const dlc_step *step, int64_t *height,
+dlc_status dlc_random_resized_crop_size(const dlc_transform_step *step, int64_t *height,
                                         int64_t *width) {
     set_size(step, height, width);
     return DLC_OK;
@@ -74,7 +76,7 @@ static dlc_rect middle(const dlc_step_plan *plan, const double *ratio) {
 }
 
 /* As torchvision: a random area and ratio, until they fit into the image. */
-void dlc_random_resized_crop_draw(const dlc_step *step, dlc_random *random,
+void dlc_random_resized_crop_draw(const dlc_transform_step *step, dlc_random *random,
                                   dlc_step_plan *plan) {
     const double *scale = step->value[AREA].list.memory;
     const double *ratio = step->value[RATIO].list.memory;
@@ -112,7 +114,7 @@ static int64_t read_from(const dlc_filter *filter, int64_t length, int64_t size,
     return begin > 0 ? begin : 0;
 }
 
-dlc_rect dlc_resize_reads(const dlc_step *step, const dlc_step_plan *plan) {
+dlc_rect dlc_resize_reads(const dlc_transform_step *step, const dlc_step_plan *plan) {
     const dlc_filter *filter = filter_of(step);
     const dlc_rect *need = &plan->need, *box = &plan->box;
     int64_t right, bottom;
@@ -130,7 +132,7 @@ static int is_whole(const dlc_image *image, const dlc_step_plan *plan) {
            plan->box.width == image->width && plan->box.height == image->height;
 }
 
-dlc_status dlc_resize_apply(const dlc_step *step, const dlc_step_plan *plan,
+dlc_status dlc_resize_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work) {
     const dlc_filter *filter = filter_of(step);
     const dlc_rect *need = &plan->need, *box = &plan->box;

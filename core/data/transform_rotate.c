@@ -7,7 +7,8 @@
 
 enum { DEGREES, INTERPOLATION };
 
-void dlc_rotate_draw(const dlc_step *step, dlc_random *random, dlc_step_plan *plan) {
+void dlc_rotate_draw(const dlc_transform_step *step, dlc_random *random,
+                     dlc_step_plan *plan) {
     double most = step->value[DEGREES].f;
     plan->amount[0] = dlc_draw_between(random, -most, most);
 }
@@ -24,7 +25,7 @@ dlc_status dlc_work_map(dlc_transform_work *work, const dlc_affine *affine,
     return DLC_OK;
 }
 
-dlc_status dlc_rotate_apply(const dlc_step *step, const dlc_step_plan *plan,
+dlc_status dlc_rotate_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work) {
     dlc_affine affine = dlc_affine_rotate(plan->amount[0]);
     return dlc_work_map(work, &affine,

@@ -208,3 +208,11 @@ const dlc_transform dlc_transform_table[] = {
      .check = dlc_normalize_check},
     {.name = NULL},
 };
+
+int dlc_transforms_describe(size_t i, dlc_transform_info *info) {
+    const dlc_transform *kind = &dlc_transform_table[i];
+    if (!kind->name)
+        return 0;
+    *info = (dlc_transform_info){kind->name, kind->help, kind->options};
+    return 1;
+}

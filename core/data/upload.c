@@ -32,26 +32,32 @@ static int is_bytes(const dlc_upload *upload) {
     return dlc_feed_dtype(upload->feed) == DLC_U8;
 }
 
-static dlc_status upload_mean(dlc_upload *upload) {
+/* Copies a value of each channel to the device. */
+static dlc_status upload_values(const dlc_upload *upload,
+                                float (*value)(const dlc_transforms *, int64_t),
+                                dlc_memory *memory) {
+    const dlc_transforms *transforms = dlc_feed_transforms(upload->feed);
     size_t channels = (size_t)dlc_feed_shape(upload->feed).dims[0];
-    float *mean = dlc_alloc(channels, sizeof *mean);
-    if (!mean)
+    float *values = dlc_alloc(channels, sizeof *values);
+    if (!values)
         return DLC_ERR_NOMEM;
     for (size_t c = 0; c < channels; c++)
-        mean[c] = dlc_feed_mean(upload->feed, (int64_t)c);
-    dlc_status status = alloc_memory(upload, channels * sizeof *mean, &upload->mean);
+        values[c] = value(transforms, (int64_t)c);
+    dlc_status status = alloc_memory(upload, channels * sizeof *values, memory);
     if (status == DLC_OK)
-        status = upload->ops->copy(upload->device, NULL, upload->mean.base, mean,
-                                   channels * sizeof *mean);
-    dlc_free(mean);
+        status = upload->ops->copy(upload->device, NULL, memory->base, values,
+                                   channels * sizeof *values);
+    dlc_free(values);
     return status;
 }
 
 dlc_status dlc_upload_open(dlc_upload *upload) {
     if (!upload->queue)
         return DLC_OK;
-    if (is_bytes(upload))
-        DLC_TRY(upload_mean(upload));
+    if (is_bytes(upload)) {
+        DLC_TRY(upload_values(upload, dlc_transforms_mean, &upload->mean));
+        DLC_TRY(upload_values(upload, dlc_transforms_scale, &upload->scale));
+    }
     DLC_TRY(upload->ops->queues->queue_open(upload->device, &upload->upload_queue));
     DLC_TRY(open_slot(upload, &upload->slot[0]));
     return open_slot(upload, &upload->slot[1]);
@@ -75,6 +81,8 @@ void dlc_upload_close(dlc_upload *upload) {
     close_slot(upload, &upload->slot[1]);
     if (upload->upload_queue)
         upload->ops->queues->queue_close(upload->device, upload->upload_queue);
+    if (upload->scale.base)
+        upload->ops->free(upload->device, &upload->scale);
     if (upload->mean.base)
         upload->ops->free(upload->device, &upload->mean);
     *upload = (dlc_upload){0};
@@ -126,7 +134,7 @@ static dlc_status set_input_in_place(dlc_upload *upload, int64_t *iteration) {
 static dlc_status set_input(const dlc_upload *upload, const dlc_upload_slot *slot) {
     if (is_bytes(upload))
         return dlc_net_set_bytes(upload->net, slot->data.base, upload->mean.base,
-                                 dlc_feed_scale(upload->feed), slot->labels.base);
+                                 upload->scale.base, slot->labels.base);
     return dlc_net_set_input(upload->net, slot->data.base, slot->labels.base);
 }
 

@@ -33,7 +33,7 @@ typedef struct dlc_upload {
     int64_t batch; /* samples */
 
     dlc_queue *upload_queue; /* own */
-    dlc_memory mean;         /* for bytes: the mean of each channel */
+    dlc_memory mean, scale;  /* for bytes: of each channel */
     dlc_upload_slot slot[DLC_UPLOAD_SLOTS];
     int at;             /* the next slot */
     dlc_event *copying; /* event of the copy that still reads the feed's batch */

@@ -149,9 +149,9 @@ dlc_status dlc_net_allocate(dlc_net *net);
  * queue, so it must stay valid. */
 dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *labels);
 /* Sets a batch of bytes, which the device's `normalize` converts to (byte - mean) *
- * scale; `mean` has one value per channel. All arguments are in device memory. */
+ * scale; both have one value per channel. All arguments are in device memory. */
 dlc_status dlc_net_set_bytes(dlc_net *net, const uint8_t *data, const float *mean,
-                             float scale, const int32_t *labels);
+                             const float *scale, const int32_t *labels);
 
 /* A micro-batch of a net that has several in flight or that has boundary tensors:
  * everything that follows dlc_net_begin_micro_batch works in the memory of this one,

@@ -18,7 +18,7 @@ dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *lab
 }
 
 dlc_status dlc_net_set_bytes(dlc_net *net, const uint8_t *data, const float *mean,
-                             float scale, const int32_t *labels) {
+                             const float *scale, const int32_t *labels) {
     const dlc_net_args *args = &net->args;
     net_tensor *tensor = net->tensor;
     const dlc_shape *shape = &tensor[TENSOR_DATA].tensor.shape;

@@ -54,24 +54,6 @@ static dlc_status find_device(dlc_setup *setup, dlc_problems *problems) {
     return dlc_registry_use_first(setup->registry, DLC_KIND_DEVICE, &setup->device);
 }
 
-/* The list of transforms takes the place of the keys for single ones. */
-static dlc_status check_transforms(dlc_setup *setup, dlc_problems *problems,
-                                   const char *section, dlc_data_setup *data) {
-    static const char *const replaced[] = {"scale", "mean", "mirror", "crop", "pad"};
-    const char *text = dlc_settings_get_string(data->settings, "transforms");
-    if (!text)
-        return DLC_OK;
-    for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++)
-        if (dlc_settings_is_set(data->settings, replaced[i]))
-            dlc_problems_add(
-                problems, setup->config, dlc_settings_line(data->settings, replaced[i]),
-                "[%s] %s and transforms cannot both be set: make it a part "
-                "of the list",
-                section, replaced[i]);
-    return dlc_transforms_parse(text, setup->config, section, problems,
-                                &data->transforms);
-}
-
 static dlc_status check_data(dlc_setup *setup, dlc_problems *problems,
                              const char *section, const dlc_option *core,
                              dlc_data_setup *data) {
@@ -88,7 +70,8 @@ static dlc_status check_data(dlc_setup *setup, dlc_problems *problems,
     DLC_TRY(dlc_settings_make(setup->config, section, tables, 3, problems,
                               &data->settings));
     data->batch = dlc_settings_get_int(data->settings, "batch");
-    DLC_TRY(check_transforms(setup, problems, section, data));
+    DLC_TRY(dlc_transforms_parse(dlc_settings_get_string(data->settings, "transforms"),
+                                 setup->config, section, problems, &data->transforms));
     data->broken |= problems->found != found;
     return DLC_OK;
 }
@@ -384,10 +367,8 @@ dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {
 /* ---- Ranks and batches ------------------------------------------------------- */
 
 dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape) {
-    dlc_feed_args feed;
-    dlc_data_source_feed(data, &feed);
-    dlc_loader_args args = dlc_feed_loader_args(&feed);
-    return dlc_loader_shape(&args, &data->info, shape);
+    return dlc_transforms_shape(data->transforms, &data->info.shape, data->info.dtype,
+                                shape);
 }
 
 dlc_status dlc_setup_split_batch(dlc_setup *setup) {

@@ -25,7 +25,7 @@ typedef struct dlc_data_setup {
     int present;
     const dlc_feature *feature;
     dlc_settings *settings;     /* the source's, the feed's and the core's together */
-    dlc_transforms *transforms; /* own; NULL: the keys scale, mean, mirror, crop, pad */
+    dlc_transforms *transforms; /* own */
     int64_t batch;
     int broken;         /* the section has mistakes, or its data cannot be read */
     dlc_source *source; /* open; NULL: not needed */

@@ -122,11 +122,13 @@ static dlc_status check_samples(const checked_section *at) {
 static dlc_status check_feed(const checked_section *at) {
     dlc_feed_args args = first_batch(at);
     uint64_t bytes, batch;
-    dlc_status status = dlc_feed_bytes(&args, &bytes, &batch);
-    const char *key = at->data->transforms ? "transforms" : NULL;
-    if (!key && at->data->info.shape.rank == 3 && at->data->info.shape.dims[1])
-        key = dlc_augment_misfit(&args.augment, &at->data->info.shape);
-    return report(at, key ? key : "source", status);
+    dlc_shape shape;
+    if (at->data->info.shape.rank == 3) {
+        DLC_TRY(report(at, "transforms", dlc_setup_sample_shape(at->data, &shape)));
+        if (at->data->broken)
+            return DLC_OK;
+    }
+    return report(at, "source", dlc_feed_bytes(&args, &bytes, &batch));
 }
 
 static dlc_status check_section(const checked_section *at) {
@@ -144,28 +146,24 @@ static dlc_status check_section(const checked_section *at) {
     return data->broken ? DLC_OK : check_samples(at);
 }
 
-/* "crop" or "pad", whichever differs between the two sections; NULL if neither does, or
- * if there are transforms instead. */
-static const char *differing_key(const dlc_setup *setup) {
-    static const char *const keys[] = {"crop", "pad"};
-    for (size_t i = 0; !setup->test.transforms && i < sizeof keys / sizeof *keys; i++)
-        if (dlc_settings_get_int(setup->train.settings, keys[i]) !=
-            dlc_settings_get_int(setup->test.settings, keys[i]))
-            return keys[i];
-    return NULL;
+static const char *transforms_of(const dlc_data_setup *data) {
+    const char *text = dlc_settings_get_string(data->settings, "transforms");
+    return text ? text : "none";
 }
 
 static void report_difference(dlc_setup *setup, const dlc_shape *train,
                               const dlc_shape *test, dlc_problems *problems) {
-    const char *key = differing_key(setup);
-    const char *at = key ? key : setup->test.transforms ? "transforms" : "source";
-    char advice[160] = "";
-    if (key)
+    /* Samples of one shape can only become different by transforms. */
+    int by_source = !dlc_shape_equal(&setup->train.info.shape, &setup->test.info.shape);
+    const char *key = by_source ? "source" : "transforms";
+    char advice[512] = "";
+    if (!by_source)
         (void)snprintf(advice, sizeof advice,
-                       "; %s is %lld in [data] (%s) and %lld here: make them equal",
-                       key, (long long)dlc_settings_get_int(setup->train.settings, key),
-                       dlc_settings_where(setup->train.settings, key),
-                       (long long)dlc_settings_get_int(setup->test.settings, key));
+                       "; transforms are %s in [data] (%s) and %s here: make the sizes "
+                       "equal",
+                       transforms_of(&setup->train),
+                       dlc_settings_where(setup->train.settings, "transforms"),
+                       transforms_of(&setup->test));
     (void)dlc_fail(
         DLC_ERR_DATA,
         "samples of [data.test] reach the net as %lldx%lldx%lld, but the net "
@@ -174,8 +172,8 @@ static void report_difference(dlc_setup *setup, const dlc_shape *train,
         (long long)train->dims[0], (long long)train->dims[1], (long long)train->dims[2],
         advice);
     dlc_problems_add_failure(problems, setup->config,
-                             dlc_settings_line(setup->test.settings, at), "data.test",
-                             key ? DLC_ERR_CONFIG : DLC_ERR_DATA);
+                             dlc_settings_line(setup->test.settings, key), "data.test",
+                             by_source ? DLC_ERR_DATA : DLC_ERR_CONFIG);
     setup->test.broken = 1;
 }
 

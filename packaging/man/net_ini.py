@@ -84,6 +84,13 @@ def sections(found):
     return out
 
 
+def transforms(found):
+    out = []
+    for transform in found:
+        out += [f"### {transform['name']}", "", sentence(transform["help"]), "", *table(transform["options"])]
+    return out
+
+
 def features(plugins):
     """{(kind, name): [(plugin, feature)]}, in the order of the search."""
     found = {}
@@ -128,6 +135,7 @@ def manual(dlcore):
     document = inspect(dlcore)
     text = (HERE / "net-ini.md.in").read_text(encoding="utf-8")
     for key, lines in {"SECTIONS": sections(document["sections"]),
+                       "TRANSFORMS": transforms(document["transforms"]),
                        "PLUGINS": plugins(document["plugins"])}.items():
         text = text.replace(f"@{key}@", "\n".join(lines).strip("\n"))
     return text, {plugin["name"] for plugin in document["plugins"]}

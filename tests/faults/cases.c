@@ -168,7 +168,8 @@ const fault_case faults[] = {
     {"fewer outputs than classes", NULL, SET("ip.num_output=3"), 2,
      "it needs one output per class"},
     {"nothing to train", DATA SOLVER "[loss]\ntype = softmax_loss\n", TRAIN, 2, "loss"},
-    {"a crop larger than the image", NULL, SET("data.crop=9"), 2, "crop"},
+    {"a crop larger than the image", NULL, SET("data.transforms=center_crop(9)"), 2,
+     "center_crop"},
 
     /* IDX files. */
     {"no images", NULL, SET("data.images=none"), 4, "none"},

@@ -321,14 +321,15 @@ static dlc_status mirror_update_loss_scale(dlc_device *device, dlc_queue *queue,
 
 static dlc_status mirror_normalize(dlc_device *device, dlc_queue *queue, size_t n,
                                    size_t plane, size_t channels, const uint8_t *src,
-                                   const float *mean, float scale, float *dst) {
+                                   const float *mean, const float *scale, float *dst) {
     begin();
     uint8_t *from = in(src, n);
-    float *on_device = in(mean, channels * sizeof *mean),
+    float *means = in(mean, channels * sizeof *mean),
+          *scales = in(scale, channels * sizeof *scale),
           *to = out(dst, n * sizeof *dst);
     copy_in(device);
     return copy_out(device, m.real->normalize(device, queue, n, plane, channels, from,
-                                              on_device, scale, to));
+                                              means, scales, to));
 }
 
 static dlc_device_ops mirrored = {

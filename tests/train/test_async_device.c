@@ -159,13 +159,15 @@ START_TEST(every_setting_is_the_cpus) {
 }
 END_TEST
 
-/* Samples of bytes are uploaded as bytes; float samples, and both augmented. */
+/* Samples of bytes are uploaded as bytes; float samples, and both transformed. */
 static const char *const samples[][9] = {
-    {"--set=data.shape=3,12,12", "--set=data.test.shape=3,12,12", "--set=data.crop=9",
-     "--set=data.test.crop=9", "--set=data.pad=1", "--set=data.mirror=yes",
-     "--set=data.mean=101.3,99,3", "--set=data.threads=3", NULL},
-    {"--set=data.element=float32", "--set=data.mean=0.3", "--set=data.crop=9",
-     "--set=data.test.crop=9", "--set=data.mirror=yes", NULL},
+    {"--set=data.shape=3,12,12", "--set=data.test.shape=3,12,12",
+     "--set=data.transforms=random_crop(9, padding=1), mirror, "
+     "normalize(mean=(101.3, 99, 3), std=(40, 57, 60.5))",
+     "--set=data.test.transforms=center_crop(9)", "--set=data.threads=3", NULL},
+    {"--set=data.element=float32",
+     "--set=data.transforms=random_crop(9), mirror, normalize(mean=0.3)",
+     "--set=data.test.transforms=center_crop(9)", NULL},
 };
 
 START_TEST(samples_become_the_cpus) {

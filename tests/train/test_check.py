@@ -22,14 +22,14 @@ shape = 3,16,16
 classes = 10
 samples = 96
 batch = 24
-scale = 0.01
+transforms = normalize(scale=0.01)
 [data.test]
 source = synthetic
 shape = 3,16,16
 classes = 10
 samples = 48
 batch = 24
-scale = 0.01
+transforms = normalize(scale=0.01)
 [solver]
 type = sgd
 learning_rate = 0.01
@@ -59,6 +59,7 @@ type = softmax_loss
 input = ip1
 """
 LAST = len(NET.splitlines())
+PLAIN = "transforms = normalize(scale=0.01)"
 
 # (what is changed, line and section of the mistake, key or None, in the message)
 # A change is {line to look for: what stands there instead}; a key ending in "+" adds lines.
@@ -91,13 +92,18 @@ BAD = [
       "type = inner_product\nnum_output = 10\ninput = conv2"}, ("ip1", "phase"),
      "nothing trains"),
     # Data.
-    ({"data/scale = 0.01": "crop = 12"}, ("data.test", None), "crop is 12 in [data]"),
-    ({"data/scale = 0.01": "crop = 20"}, ("data", "crop"), "crop is 20"),
-    ({"data.test/scale = 0.01": "crop = 12"}, ("data.test", "crop"), "make them equal"),
-    ({"data.test/scale = 0.01": "crop = 17"}, ("data.test", "crop"), "crop is 17"),
-    ({"data/scale = 0.01": "pad = 2"}, ("data.test", None), "pad is 2 in [data]"),
-    ({"data/scale = 0.01": "mean = 1,2"}, ("data", "mean"), "mean has 2 values"),
-    ({"data.test/scale = 0.01": "mean = 1,2"}, ("data.test", "mean"), "mean has 2 values"),
+    ({f"data/{PLAIN}": "transforms = center_crop(12)"}, ("data.test", "transforms"),
+     "transforms are center_crop(12) in [data]"),
+    ({f"data/{PLAIN}": "transforms = random_crop(20, padding=2)", f"data.test/{PLAIN}": "threads = 1"},
+     ("data.test", None), "and none here: make the sizes equal"),
+    ({f"data/{PLAIN}": "transforms = mirror, center_crop(20)"}, ("data", "transforms"),
+     "the 2nd, center_crop: cuts out 20 x 20"),
+    ({f"data.test/{PLAIN}": "transforms = center_crop(12)"}, ("data.test", "transforms"), "make the sizes equal"),
+    ({f"data.test/{PLAIN}": "transforms = center_crop(17)"}, ("data.test", "transforms"), "cuts out 17 x 17"),
+    ({f"data/{PLAIN}": "transforms = normalize(mean=(1,2))"}, ("data", "transforms"), "mean has 2 values"),
+    ({f"data.test/{PLAIN}": "transforms = normalize(mean=(1,2))"}, ("data.test", "transforms"), "mean has 2 values"),
+    ({f"data/{PLAIN}": "transforms = mirrow"}, ("data", "transforms"), "did you mean mirror?"),
+    ({f"data/{PLAIN}": "mirror = yes"}, ("data", "mirror"), "that is `mirror` in `transforms` of [data]"),
     ({"data.test/shape = 3,16,16": "shape = 3,20,16"}, ("data.test", "source"), "3x20x16"),
     ({"data.test/shape = 3,16,16": "shape = 1,16,16"}, ("data.test", "source"), "1x16x16"),
     ({"data/shape = 3,16,16": "shape = 3,16"}, ("data", "shape"), "takes three"),
@@ -203,8 +209,7 @@ class Check(unittest.TestCase):
                 mine = [m for m in found if words in m["message"]]
                 self.assertEqual(len(mine), 1, done.stdout)
                 place = mine[0]["line"]
-                if key or not words.split()[0] in ("crop", "pad"):
-                    self.assertEqual(place, line, mine)
+                self.assertEqual(place, line, mine)
                 self.assertEqual(mine[0]["section"], section)
                 self.assertEqual(mine[0]["file"], "net.ini")
                 if key:
@@ -240,7 +245,7 @@ class Check(unittest.TestCase):
         """All kinds at once; layers that depend on a broken one are not reported."""
         text = change({"loss/input = ip1": "input = ip1\n[also]\ntype = softmax_loss\n"
                        "input = conv2", "solver/learning_rate = 0.01": "learning_rate = 0\nmometum = 3",
-                       "data/scale = 0.01": "crop = 12",
+                       f"data/{PLAIN}": "transforms = center_crop(12)",
                        "conv1/kernel_size = 3": "kernel_size = 17",
                        "ip1/num_output = 10": "num_output = 8\ninput = data",
                        "data.test/shape = 3,16,16": "shape = 3,16"})

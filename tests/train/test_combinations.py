@@ -24,7 +24,7 @@ shape = 1,12,12
 classes = 4
 samples = 600
 batch = 24
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [solver]
 type = sgd
 learning_rate = 0.05
@@ -66,7 +66,7 @@ classes = 4
 samples = 130
 first = 1000
 batch = 32
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 """
 
 SHARDED = "--set=transport.shard_optimizer=yes"
@@ -298,7 +298,7 @@ class Combinations(unittest.TestCase):
         # The gradient of the first layer's weight, which does not change, is close to the
         # largest float16 number.
         text = NET.replace("type = batch_norm\nmomentum = 0.75", "type = scale")
-        net = self.write(text.replace("scale = 0.00390625", "scale = 1e27").replace(
+        net = self.write(text.replace("scale=0.00390625", "scale=1e27").replace(
             "learning_rate = 0.05", "learning_rate = 5e-8").replace(
             "type = softmax_loss", "type = softmax_loss\nloss_weight = 1e6").replace(
             "[conv1]", "[huge]\ntype = scale\nscale_filler = constant(4e-30)\n"

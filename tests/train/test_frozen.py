@@ -24,7 +24,7 @@ shape = 3,16,16
 classes = 4
 samples = 240
 batch = 12
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [data.test]
 source = synthetic
 shape = 3,16,16
@@ -32,7 +32,7 @@ classes = 4
 samples = 24
 first = 1000
 batch = 12
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [solver]
 type = adam
 learning_rate = 0.01

@@ -25,8 +25,7 @@ shape = 3,16,16
 classes = 10
 samples = 2048
 batch = 32
-mean = 128
-scale = 0.016
+transforms = normalize(mean=128, scale=0.016)
 [solver]
 type = sgd
 learning_rate = 0.005

@@ -26,7 +26,7 @@ shape = 3,16,16
 classes = 4
 samples = 96
 batch = 24
-scale = 0.01
+transforms = normalize(scale=0.01)
 {test}
 [solver]
 type = sgd
@@ -54,7 +54,7 @@ classes = 4
 samples = 48
 first = 96
 batch = 24
-scale = 0.01
+transforms = normalize(scale=0.01)
 """
 TESTED = re.compile(r"^epoch (\d+\.\d\d), iteration (\d+): training loss \d+\.\d{4}, "
                     r"test accuracy \d\.\d{4}, test loss \d+\.\d{4} \(", re.M)

@@ -31,7 +31,7 @@ shape = {shape}
 classes = 6
 samples = 960
 batch = 24
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [data.test]
 source = synthetic
 shape = {shape}
@@ -39,7 +39,7 @@ classes = 6
 samples = 130
 first = 2000
 batch = 32
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [solver]
 type = sgd
 learning_rate = 0.03

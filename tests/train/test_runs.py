@@ -33,7 +33,7 @@ samples = 96
 shape = 1,6,6
 classes = 4
 batch = 8
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [solver]
 type = sgd
 learning_rate = 0.01
@@ -61,7 +61,7 @@ shape = 1,6,6
 classes = 4
 first = 1000
 batch = 32
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [accuracy]
 type = accuracy
 """

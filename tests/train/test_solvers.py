@@ -34,7 +34,7 @@ shape = 1,8,8
 classes = 4
 samples = 240
 batch = 12
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [solver]
 type = sgd
 learning_rate = 0.01
@@ -74,7 +74,7 @@ classes = 4
 samples = 30
 first = 1000
 batch = 10
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 """
 
 # A solver with the options that take the most state. What is WHOLE needs the norms of

@@ -31,7 +31,7 @@ samples = 2400
 shape = 2,12,12
 classes = 10
 batch = 24
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [data.test]
 source = synthetic
 samples = 70
@@ -39,7 +39,7 @@ first = 2400
 shape = 2,12,12
 classes = 10
 batch = 16
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [solver]
 type = sgd
 learning_rate = 0.02

@@ -28,7 +28,7 @@ source = synthetic
 shape = {shape}
 samples = 5000
 batch = 100
-scale = 0.01
+transforms = normalize(scale=0.01)
 """
 
 # Convolutions like those of ResNet-18, without batch_norm, whose statistics are of one
@@ -108,7 +108,7 @@ shape = 1,16,16
 classes = 4
 samples = {samples}
 batch = 90
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [solver]
 type = sgd
 learning_rate = 0.05

@@ -283,8 +283,8 @@ dlc_status compute_convert(dlc_device *device, dlc_queue *queue, size_t n,
 typedef struct pixels {
     size_t plane, channels;
     const uint8_t *src;
-    const float *mean;
-    float scale, *dst;
+    const float *mean, *scale;
+    float *dst;
 } pixels;
 
 /* Plane by plane; a range may begin and end inside a plane. */
@@ -294,14 +294,15 @@ static void range_normalize(const void *job, size_t begin, size_t end) {
         size_t number = at / p->plane;
         next = (number + 1) * p->plane;
         next = next < end ? next : end;
-        kernel_normalize(next - at, p->src + at, p->mean[number % p->channels],
-                         p->scale, p->dst + at);
+        size_t channel = number % p->channels;
+        kernel_normalize(next - at, p->src + at, p->mean[channel], p->scale[channel],
+                         p->dst + at);
     }
 }
 
 dlc_status compute_normalize(dlc_device *device, dlc_queue *queue, size_t n,
                              size_t plane, size_t channels, const uint8_t *src,
-                             const float *mean, float scale, float *dst) {
+                             const float *mean, const float *scale, float *dst) {
     (void)queue;
     parallel_for(device, n, range_normalize,
                  &(pixels){plane, channels, src, mean, scale, dst});

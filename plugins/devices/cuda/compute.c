@@ -175,7 +175,7 @@ static dlc_status run_normalize(dlc_device *device, dlc_queue *queue, size_t n,
 
 dlc_status compute_normalize(dlc_device *device, dlc_queue *queue, size_t n,
                              size_t plane, size_t channels, const uint8_t *src,
-                             const float *mean, float scale, float *dst) {
+                             const float *mean, const float *scale, float *dst) {
     const kernel_images images = {.src = src,
                                   .mean = mean,
                                   .dst = dst,

@@ -157,6 +157,6 @@ dlc_status compute_update_loss_scale(dlc_device *device, dlc_queue *queue,
                                      dlc_loss_scale *scale);
 dlc_status compute_normalize(dlc_device *device, dlc_queue *queue, size_t n,
                              size_t plane, size_t channels, const uint8_t *src,
-                             const float *mean, float scale, float *dst);
+                             const float *mean, const float *scale, float *dst);
 
 #endif

@@ -221,7 +221,7 @@ template <bool SMALL> struct normalize_pass {
         pack<float, W> y;
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            y.v[i] = body_normalize(s.x.v[i], to.mean[channel], to.scale);
+            y.v[i] = body_normalize(s.x.v[i], to.mean[channel], to.scale[channel]);
             if (--left == 0) {
                 left = to.plane;
                 channel = channel + 1 < to.channels ? channel + 1 : 0;

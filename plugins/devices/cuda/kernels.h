@@ -40,9 +40,8 @@ cudaError_t kernel_add_mean(kernel_launch at, float alpha, const float *x, float
 /* Converts bytes to floats: see dlc_device_ops.normalize. */
 typedef struct kernel_images {
     const uint8_t *src;
-    const float *mean;
+    const float *mean, *scale;
     float *dst;
-    float scale;
     size_t plane, channels;
 } kernel_images;
 

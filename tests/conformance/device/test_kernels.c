@@ -468,10 +468,11 @@ END_TEST
 
 /* Planes begin and end anywhere, even within vectors; bytes have the floats' alignment,
  * and others. */
-START_TEST(normalize_takes_each_channels_mean) {
+START_TEST(normalize_takes_each_channels_values) {
     static const size_t planes[] = {
         1, 2, 3, 7, 64, 784, 16385, 227 * 227, (size_t)1 << 33};
     static const float means[] = {123.68f, -0.1f, 0, 1e30f, 103.939f};
+    static const float scales[] = {0.017124753f, 1, -3, 1e-30f, 1.0f / 255};
     const uint8_t *bytes = (const uint8_t *)c;
     FOR_ALL(n, at) {
         size_t plane = planes[(s_ + at) % (sizeof planes / sizeof *planes)];
@@ -479,11 +480,12 @@ START_TEST(normalize_takes_each_channels_mean) {
         const uint8_t *src = bytes + at + (s_ + t_) % 2;
         start_from(a);
         for (size_t i = 0; i < n; i++) {
-            volatile float off = (float)src[i] - means[i / plane % channels];
-            want[at + i] = off * 0.017124753f;
+            size_t channel = i / plane % channels;
+            volatile float off = (float)src[i] - means[channel];
+            want[at + i] = off * scales[channel];
         }
         ck_assert_int_eq(ops->normalize(device, NULL, n, plane, channels, src, means,
-                                        0.017124753f, got + at),
+                                        scales, got + at),
                          DLC_OK);
         same_bits("normalize", n, at);
     }
@@ -530,7 +532,7 @@ int main(void) {
     tcase_add_loop_test(tests, updates_follow_the_rule, 0, TEST_RULES);
     tcase_add_loop_test(tests, updates_without_decay_or_clipping, 0, TEST_RULES);
     tcase_add_loop_test(tests, update_to_is_a_sum_and_an_update, 0, TEST_RULES);
-    tcase_add_test(tests, normalize_takes_each_channels_mean);
+    tcase_add_test(tests, normalize_takes_each_channels_values);
     tcase_add_test(tests, copy_and_fill);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -361,8 +361,8 @@ typedef struct normalize_args {
     dlc_device *cpu;
     size_t n, plane, channels;
     const uint8_t *src;
-    const float *mean;
-    float scale, *dst;
+    const float *mean, *scale;
+    float *dst;
 } normalize_args;
 
 static dlc_status run_normalize(const void *args) {
@@ -373,8 +373,8 @@ static dlc_status run_normalize(const void *args) {
 
 static dlc_status device_normalize(dlc_device *device, dlc_queue *queue, size_t n,
                                    size_t plane, size_t channels, const uint8_t *src,
-                                   const float *mean, float scale, float *dst) {
-    const void *all[] = {src, mean, dst};
+                                   const float *mean, const float *scale, float *dst) {
+    const void *all[] = {src, mean, scale, dst};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         dlc_status status = check_device_memory("normalize", all[i]);
         if (status != DLC_OK)
@@ -386,7 +386,7 @@ static dlc_status device_normalize(dlc_device *device, dlc_queue *queue, size_t 
                            .channels = channels,
                            .src = to_host_address(src),
                            .mean = to_host_address(mean),
-                           .scale = scale,
+                           .scale = to_host_address(scale),
                            .dst = to_host_address(dst)};
     return work_submit(queue, run_normalize, &args, sizeof args);
 }

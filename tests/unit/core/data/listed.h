@@ -7,6 +7,9 @@
 /* Parses a list that has no mistakes; the caller frees it. */
 dlc_transforms *listed(const char *text);
 
+/* The same, but the list is kept until the process ends. */
+const dlc_transforms *listed_for_good(const char *text);
+
 /* The mistakes of a list, one a line. Valid until the next call. */
 const char *listed_mistakes(const char *text);
 

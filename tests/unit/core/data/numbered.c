@@ -48,7 +48,7 @@ dlc_feed_args numbered_args(struct dlc_source *source, int32_t batch) {
     return (dlc_feed_args){
         .ops = &numbered_ops,
         .source = source,
-        .augment = {.scale = 1},
+        .transforms = listed_for_good(""),
         .seed = 11,
         .shuffle = 1,
         .prefetch = 2,

@@ -16,8 +16,7 @@ static void nap(void) {
 
 static dlc_feed_args mirrored_args(struct dlc_source *source) {
     dlc_feed_args args = numbered_args(source, BATCH);
-    args.augment.mirror = 1;
-    args.augment.crop = 2;
+    args.transforms = listed_for_good("random_crop(2), mirror");
     return args;
 }
 

@@ -10,26 +10,23 @@
 #define BATCH 6
 #define MOST (BATCH * 2 * 7 * 8)
 
-static const double means[] = {101.3, 3};
-
 static const struct {
-    dlc_augment augment;
+    const char *transforms;
     int test;
     int as_read; /* the source reads directly into the batch */
 } ways[] = {
-    {{.scale = 1}, 0, 1},
-    {{.scale = 0.017f, .mean = means, .means = 2}, 0, 1},
-    {{.scale = 0.017f, .mean = means, .means = 1, .mirror = 1}, 0, 0},
-    {{.scale = 0.017f, .mean = means, .means = 1, .mirror = 1}, 1, 1},
-    {{.scale = 3, .mean = means, .means = 2, .crop = 2}, 0, 0},
-    {{.scale = 3, .mean = means, .means = 2, .crop = 3, .pad = 2, .mirror = 1}, 0, 0},
-    {{.scale = 3, .mean = means, .means = 2, .crop = 3, .pad = 2, .mirror = 1}, 1, 0},
-    {{.scale = 0.1f, .mean = means, .means = 2, .pad = 2}, 0, 0},
+    {"", 0, 1},
+    {"normalize(mean=(101.3, 3), scale=0.017)", 0, 1},
+    {"normalize(mean=(101.3, 3), std=(2, 57.3))", 1, 1},
+    {"mirror, normalize(101.3, scale=0.017)", 0, 0},
+    {"center_crop(2), normalize((101.3, 3), scale=3)", 0, 0},
+    {"random_crop(3, padding=2), mirror, normalize((101.3, 3), std=(3, 5))", 0, 0},
+    {"random_crop(3, padding=2), mirror, normalize((101.3, 3), scale=3)", 1, 0},
 };
 
 static dlc_feed_args args_of(struct dlc_source *source, int way, int threads) {
     dlc_feed_args args = numbered_args(source, BATCH);
-    args.augment = ways[way].augment;
+    args.transforms = listed_for_good(ways[way].transforms);
     args.test = ways[way].test;
     args.threads = threads;
     return args;
@@ -37,14 +34,16 @@ static dlc_feed_args args_of(struct dlc_source *source, int way, int threads) {
 
 static size_t floats_of(const dlc_feed *feed, const dlc_batch *batch, float *to) {
     dlc_shape shape = dlc_feed_shape(feed);
+    const dlc_transforms *list = dlc_feed_transforms(feed);
     const uint8_t *bytes = batch->data;
     int64_t plane = shape.dims[1] * shape.dims[2];
     size_t count = (size_t)BATCH * (size_t)dlc_shape_count(&shape);
     ck_assert_int_eq(dlc_feed_dtype(feed), DLC_U8);
-    for (size_t i = 0; i < count; i++)
-        to[i] = ((float)bytes[i] -
-                 dlc_feed_mean(feed, (int64_t)i / plane % shape.dims[0])) *
-                dlc_feed_scale(feed);
+    for (size_t i = 0; i < count; i++) {
+        int64_t channel = (int64_t)i / plane % shape.dims[0];
+        to[i] = ((float)bytes[i] - dlc_transforms_mean(list, channel)) *
+                dlc_transforms_scale(list, channel);
+    }
     return count;
 }
 

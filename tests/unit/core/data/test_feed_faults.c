@@ -99,7 +99,7 @@ START_TEST(settings_that_do_not_fit) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = numbered_args(&source, 5);
     dlc_feed *feed = NULL;
-    args.augment.crop = 5;
+    args.transforms = listed_for_good("center_crop(5)");
     ck_assert_int_eq(dlc_feed_open(&args, &feed), DLC_ERR_CONFIG);
     ck_assert_ptr_null(feed);
 }

@@ -9,11 +9,10 @@
 #define RANKS_MAX 5
 #define CROPPED (2 * 2 * 2)
 
-static dlc_feed_args augmented_args(struct dlc_source *source, int32_t batch) {
-    static const double mean[] = {3, 4};
+static dlc_feed_args transformed_args(struct dlc_source *source, int32_t batch) {
     dlc_feed_args args = numbered_args(source, batch);
-    args.augment = (dlc_augment){
-        .scale = 0.5f, .mean = mean, .means = 2, .mirror = 1, .crop = 2, .pad = 1};
+    args.transforms = listed_for_good(
+        "random_crop(2, padding=1), mirror, normalize(mean=(3, 4), scale=0.5)");
     return args;
 }
 
@@ -41,7 +40,7 @@ static int open_ranks(const dlc_feed_args *whole, int ranks, struct dlc_source *
 }
 
 /* An iteration of a single rank equals those of all ranks concatenated: labels and
- * augmented values. _i chooses batch and samples. */
+ * transformed values. _i chooses batch and samples. */
 START_TEST(training) {
     static const int32_t batches[] = {1, 5, 7, 12, 40};
     static const int64_t samples[] = {1, 17, 36};
@@ -50,7 +49,7 @@ START_TEST(training) {
     for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
         struct dlc_source sources[RANKS_MAX];
         dlc_feed *feeds[RANKS_MAX];
-        dlc_feed_args args = augmented_args(&source, batch);
+        dlc_feed_args args = transformed_args(&source, batch);
         dlc_feed *alone = numbered_open(&args);
         int opened = open_ranks(&args, ranks, sources, feeds);
         for (int64_t iteration = 0; iteration < 20; iteration++) {
@@ -101,7 +100,7 @@ START_TEST(epochs) {
 }
 END_TEST
 
-/* Without shuffling and augmentation samples come in order, with the values of the
+/* Without shuffling and transforms samples come in order, with the values of the
  * source. */
 START_TEST(plain_values) {
     struct dlc_source source = {.samples = 7};
@@ -139,7 +138,6 @@ START_TEST(testing) {
             args.test = 1;
             args.rank = rank;
             args.ranks = ranks;
-            args.augment.mirror = 1; /* not in a test */
             dlc_feed *feed = numbered_open(&args);
             int64_t batches = dlc_feed_batches(feed);
             for (int64_t i = 0; i < 2 * batches; i++) {

@@ -9,6 +9,7 @@
 #include "base/suggest.h"
 #include "config/config.h"
 #include "data/feed.h"
+#include "data/transform_kinds.h"
 #include "net/graph.h"
 #include "plugin/registry.h"
 #include "setup/setup.h"
@@ -71,6 +72,15 @@ static int is_filler(const char *word, size_t length) {
     return 0;
 }
 
+/* Is it a transform, or an option of one? */
+static int in_transforms(const char *word, size_t length) {
+    for (const dlc_transform *kind = dlc_transform_table; kind->name; kind++)
+        if ((strlen(kind->name) == length && memcmp(kind->name, word, length) == 0) ||
+            in_table(kind->options, word, length))
+            return 1;
+    return 0;
+}
+
 /* Is it the name of a feature, or a key or value of its options? */
 static int in_plugins(const char *word, size_t length) {
     const dlc_feature_entry *entry;
@@ -86,7 +96,8 @@ static int in_plugins(const char *word, size_t length) {
 }
 
 static int is_there(const char *word, size_t length) {
-    return in_core(word, length) || is_filler(word, length) || in_plugins(word, length);
+    return in_core(word, length) || is_filler(word, length) ||
+           in_transforms(word, length) || in_plugins(word, length);
 }
 
 START_TEST(suggestions_exist) {

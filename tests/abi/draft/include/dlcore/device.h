@@ -418,13 +418,13 @@ typedef struct dlc_device_ops {
                             int32_t weight_count);
 
     /* Converts images of bytes to what nets read:
-     *     dst[i] = ((float)src[i] - mean[channel of i]) * scale
+     *     dst[i] = ((float)src[i] - mean[channel of i]) * scale[channel of i]
      * with the difference and the product each rounded. The n elements are in plain
      * layout: planes of `plane` elements, of channels 0 .. channels-1 in turn. `plane`
      * and `channels` are at least 1. */
     dlc_status (*normalize)(dlc_device *device, dlc_queue *queue, size_t n,
                             size_t plane, size_t channels, const uint8_t *src,
-                            const float *mean, float scale, float *dst);
+                            const float *mean, const float *scale, float *dst);
 
     /* Updates the loss scale from the squared norm of the gradients, in device memory:
      * inverse = 1 / scale; overflow = 1 if the norm is infinite or NaN, as it is if any

@@ -197,7 +197,7 @@ START_TEST(images) {
     for (int k = 0; k < 25; k++) {
         float mean = means[k % 5], scale = scales[k / 5];
         ck_assert_int_eq(
-            ops->normalize(device, NULL, 256, 256, 1, bytes, &mean, scale, want),
+            ops->normalize(device, NULL, 256, 256, 1, bytes, &mean, &scale, want),
             DLC_OK);
         for (int i = 0; i < 256; i++)
             got[i] = body_normalize(bytes[i], mean, scale);
