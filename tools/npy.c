@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -249,15 +250,16 @@ static dlc_status read_samples(dlc_source *source, int32_t n, const int64_t *ind
     return DLC_OK;
 }
 
+static void name_sample(dlc_source *source, int64_t index, char *text, size_t room) {
+    const npy_file *file = file_of(source, index);
+    if (file->samples == 1)
+        (void)snprintf(text, room, "%s", file->path);
+    else
+        (void)snprintf(text, room, "%s:%" PRId64, file->path, index - file->first);
+}
+
 const dlc_data_ops dlc_npy_ops = {.size = sizeof dlc_npy_ops,
                                   .close = close_source,
                                   .describe = describe,
-                                  .read = read_samples};
-
-const char *dlc_npy_locate(const dlc_source *source, int64_t sample, int64_t *number,
-                           int64_t *count) {
-    const npy_file *file = file_of(source, sample);
-    *number = sample - file->first;
-    *count = file->samples;
-    return file->path;
-}
+                                  .read = read_samples,
+                                  .name = name_sample};

@@ -16,11 +16,8 @@ void dlc_npy_header(dlc_text *text, const dlc_shape *shape);
  * shape and type. DLC_ERR_DATA with the file and what is wrong. */
 dlc_status dlc_npy_open(const char *const *path, size_t count, dlc_source **source);
 
-/* The calls of such a source but `open`. */
+/* The calls of such a source but `open`. It may be read by several threads at once. A
+ * sample is named "x.npy", or "x.npy:12" where the file has several. */
 extern const dlc_data_ops dlc_npy_ops;
-
-/* The file and the number in it of a sample; *count: how many samples the file has. */
-const char *dlc_npy_locate(const dlc_source *source, int64_t sample, int64_t *number,
-                           int64_t *count);
 
 #endif

@@ -30,7 +30,6 @@ typedef struct predict_command {
     int top;
     int csv;
     dlc_inputs inputs;
-    dlc_source *given; /* the source made of them, which the setup owns; or NULL */
     dlc_setup *setup;
 } predict_command;
 
@@ -146,29 +145,26 @@ static const struct argp argp = {
 
 /* ---- Writing --------------------------------------------------------------------- */
 
-/* "12" of a data section; "x.npy", or "x.npy:12" where the file has several. */
-static char *name_sample(const predict_command *command, int64_t sample) {
-    int64_t number = sample, count = 0;
-    if (!command->given)
-        return dlc_format("%" PRId64, sample);
-    const char *path = dlc_npy_locate(command->given, sample, &number, &count);
-    return count == 1 ? dlc_strdup(path) : dlc_format("%s:%" PRId64, path, number);
+/* What the source calls it, or its number alone. */
+static void name_sample(const dlc_data_setup *data, int64_t sample, char *text,
+                        size_t room) {
+    if (DLC_CAN(data->samples.ops, name))
+        dlc_samples_name(&data->samples, sample, text, room);
+    else
+        (void)snprintf(text, room, "%" PRId64, sample);
 }
 
 static dlc_status write_sample(prediction *p, int64_t sample, int32_t label,
                                const float *score) {
+    char name[PATH_MAX];
     dlc_predict_top(score, p->classes, p->top, p->class, p->probability);
-    char *name = name_sample(p->command, sample);
-    if (!name)
-        return DLC_ERR_NOMEM;
-    dlc_status status = dlc_predict_write(
-        &p->writer, &(dlc_prediction){.name = name,
-                                      .label = label,
-                                      .count = p->top,
-                                      .class = p->class,
-                                      .probability = p->probability});
-    dlc_free(name);
-    return status;
+    name_sample(&p->session->setup->test, sample, name, sizeof name);
+    return dlc_predict_write(&p->writer,
+                             &(dlc_prediction){.name = name,
+                                               .label = label,
+                                               .count = p->top,
+                                               .class = p->class,
+                                               .probability = p->probability});
 }
 
 static void draw_bar(prediction *p) {
@@ -238,7 +234,7 @@ static dlc_status predict(dlc_session *session, const predict_command *command) 
         .command = command,
         .session = session,
         .writer = {.path = command->output, .has_labels = command->data != NULL},
-        .samples = dlc_feed_samples(session->test_feed)};
+        .samples = dlc_feed_test_samples(session->test_feed)};
     p.writer.format = command->features    ? DLC_PREDICT_NPY
                       : command->csv       ? DLC_PREDICT_CSV
                       : command->tool.json ? DLC_PREDICT_JSON
@@ -287,13 +283,16 @@ static int predict_as_rank(dlc_job *job, void *argument) {
 /* ---- What is predicted ----------------------------------------------------------- */
 
 static dlc_status open_given(predict_command *command) {
-    static const dlc_feature feature = {
-        .size = sizeof feature, .name = "files", .ops = &dlc_npy_ops};
+    static const dlc_feature feature = {.size = sizeof feature,
+                                        .name = "files",
+                                        .caps = DLC_DATA_CONCURRENT,
+                                        .ops = &dlc_npy_ops};
+    dlc_source *source = NULL;
     for (size_t i = 0; i < command->words.count; i++)
         DLC_TRY(dlc_inputs_add(&command->inputs, command->words.list[i]));
     DLC_TRY(dlc_npy_open((const char *const *)command->inputs.path,
-                         command->inputs.count, &command->given));
-    return dlc_setup_test_source(command->setup, &feature, command->given);
+                         command->inputs.count, &source));
+    return dlc_setup_test_source(command->setup, &feature, source);
 }
 
 static dlc_status choose_range(const predict_command *command) {
@@ -305,9 +304,9 @@ static dlc_status choose_range(const predict_command *command) {
                         " samples",
                         command->begin, end, all);
     test->first = command->begin;
-    test->samples = end - command->begin;
-    if (test->batch > test->samples)
-        test->batch = test->samples;
+    test->count = end - command->begin;
+    if (test->batch > test->count)
+        test->batch = test->count;
     return DLC_OK;
 }
 

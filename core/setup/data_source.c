@@ -17,6 +17,14 @@ static dlc_status open_decoders(dlc_setup *setup, dlc_data_setup *data) {
     return DLC_OK;
 }
 
+dlc_status dlc_data_source_describe(dlc_setup *setup, dlc_data_setup *data) {
+    DLC_TRY(dlc_samples_describe(data->feature->ops, data->source, &data->samples));
+    data->info = data->samples.info;
+    DLC_TRY(open_decoders(setup, data));
+    return dlc_answer_check_data(data->feature, &data->info,
+                                 dlc_samples_are_encoded(&data->samples));
+}
+
 dlc_status dlc_data_source_open(dlc_setup *setup, dlc_data_setup *data,
                                 const dlc_data_info *classes) {
     if (!data->present || data->source)
@@ -29,11 +37,7 @@ dlc_status dlc_data_source_open(dlc_setup *setup, dlc_data_setup *data,
         args.classes = classes->classes;
     }
     DLC_TRY(ops->open(&args, &data->source));
-    DLC_TRY(dlc_samples_describe(ops, data->source, &data->samples));
-    data->info = data->samples.info;
-    DLC_TRY(open_decoders(setup, data));
-    return dlc_answer_check_data(data->feature, &data->info,
-                                 dlc_samples_are_encoded(&data->samples));
+    return dlc_data_source_describe(setup, data);
 }
 
 void dlc_data_source_feed(const dlc_data_setup *data, dlc_feed_args *args) {

@@ -10,6 +10,8 @@
  * may be open and must still be closed. */
 dlc_status dlc_data_source_open(dlc_setup *setup, dlc_data_setup *data,
                                 const dlc_data_info *classes);
+/* The second half of it: asks data->source, which is open, what it has. */
+dlc_status dlc_data_source_describe(dlc_setup *setup, dlc_data_setup *data);
 /* Sets data->digest, a digest of some samples and labels that identifies the data set.
  * The source must be open, and no other thread may be reading it. */
 dlc_status dlc_data_source_identify(dlc_data_setup *data);

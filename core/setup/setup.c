@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/feed.h"
-#include "plugin/answers.h"
 #include "plugin/host.h"
 #include "setup/classes.h"
 #include "setup/data_source.h"
@@ -442,10 +441,7 @@ dlc_status dlc_setup_test_source(dlc_setup *setup, const dlc_feature *feature,
     dlc_data_source_close(test);
     test->feature = feature;
     test->source = source;
-    test->info = (dlc_data_info){.size = sizeof test->info};
-    const dlc_data_ops *ops = feature->ops;
-    DLC_TRY(ops->describe(source, &test->info));
-    return dlc_answer_check_data(feature, &test->info);
+    return dlc_data_source_describe(setup, test);
 }
 
 static void close_data(dlc_data_setup *data) {
