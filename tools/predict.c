@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
+#include "image_files.h"
 #include "net/graph_search.h"
 #include "npy.h"
 #include "options.h"
@@ -134,13 +135,13 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
 static const struct argp argp = {
     .options = options,
     .parser = parse,
-    .args_doc = "NET.INI [FILE|FOLDER|LIST.txt|-]...",
+    .args_doc = "NET.INI [IMAGE|FOLDER|LIST.txt|-]...",
     .doc =
-        "Predicts the classes of samples with saved weights.\vSamples are .npy files "
-        "(N, C, H, W or C, H, W; bytes or float32), of which a folder or a list (one "
-        "per line; -: on stdin) may have many, or those of a data section. They are "
-        "scaled and cropped as [data.test] says. Class names are those of the "
-        "checkpoint. With --json there is one JSON document per line.",
+        "Predicts the classes of images with saved weights.\vImages are files (JPEG, "
+        "PNG, WebP) or arrays (.npy: N, C, H, W or C, H, W; bytes or float32), of which "
+        "a folder or a list (a file per line; -: on stdin) may have many; or the samples "
+        "of a data section. They are transformed as [data.test] says. Class names are "
+        "those of the checkpoint. With --json there is one JSON document per line.",
     .children = dlc_tool_children_with_weights};
 
 /* ---- Writing --------------------------------------------------------------------- */
@@ -282,17 +283,42 @@ static int predict_as_rank(dlc_job *job, void *argument) {
 
 /* ---- What is predicted ----------------------------------------------------------- */
 
+/* Of arrays, or of image files; not of both at once. */
+static dlc_status open_source(predict_command *command, const dlc_feature **feature,
+                              dlc_source **source) {
+    static const dlc_feature arrays = {.size = sizeof arrays,
+                                       .name = "arrays",
+                                       .caps = DLC_DATA_CONCURRENT,
+                                       .ops = &dlc_npy_ops};
+    static const dlc_feature images = {.size = sizeof images,
+                                       .name = "image files",
+                                       .caps = DLC_DATA_CONCURRENT,
+                                       .ops = &dlc_image_files_ops};
+    enum { COLORS = 3 };
+    const dlc_inputs *inputs = &command->inputs;
+    const char *const *path = (const char *const *)inputs->path;
+    size_t count = dlc_inputs_arrays(inputs);
+    *feature = count ? &arrays : &images;
+    if (count == inputs->count)
+        return dlc_npy_open(path, count, source);
+    if (count)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "%zu files are arrays (.npy) and %zu are not: "
+                        "predict them one kind at a time",
+                        count, inputs->count - count);
+    int32_t channels = dlc_trained_channels(command->tool.weights.file.list[0]);
+    return dlc_image_files_open(path, inputs->count, channels ? channels : COLORS,
+                                source);
+}
+
 static dlc_status open_given(predict_command *command) {
-    static const dlc_feature feature = {.size = sizeof feature,
-                                        .name = "files",
-                                        .caps = DLC_DATA_CONCURRENT,
-                                        .ops = &dlc_npy_ops};
+    static const char endings[] = "jpg,jpeg,png,webp";
+    const dlc_feature *feature = NULL;
     dlc_source *source = NULL;
     for (size_t i = 0; i < command->words.count; i++)
-        DLC_TRY(dlc_inputs_add(&command->inputs, command->words.list[i]));
-    DLC_TRY(dlc_npy_open((const char *const *)command->inputs.path,
-                         command->inputs.count, &source));
-    return dlc_setup_test_source(command->setup, &feature, source);
+        DLC_TRY(dlc_inputs_add(&command->inputs, endings, command->words.list[i]));
+    DLC_TRY(open_source(command, &feature, &source));
+    return dlc_setup_test_source(command->setup, feature, source);
 }
 
 static dlc_status choose_range(const predict_command *command) {
@@ -305,6 +331,7 @@ static dlc_status choose_range(const predict_command *command) {
                         command->begin, end, all);
     test->first = command->begin;
     test->count = end - command->begin;
+    test->needs_all = 1;
     if (test->batch > test->count)
         test->batch = test->count;
     return DLC_OK;
@@ -333,7 +360,8 @@ int dlc_command_predict(int argc, char **argv) {
     dlc_status status = open_samples(&command);
     if (status == DLC_OK)
         status = dlc_tool_run(command.setup, predict_as_rank, &command, &exit_code);
-    dlc_inputs_free(&command.inputs);
+    exit_code = dlc_tool_close(&command.tool, command.setup, status, exit_code);
+    dlc_inputs_free(&command.inputs); /* the source reads them until it is closed */
     dlc_free(command.words.list);
-    return dlc_tool_close(&command.tool, command.setup, status, exit_code);
+    return exit_code;
 }

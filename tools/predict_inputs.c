@@ -11,10 +11,27 @@
 
 #include "base/memory.h"
 
-/* A folder may hold other files beside samples; a file that is named must be one. */
-static int is_sample(const char *path) {
+static int is_array(const char *path) {
     const char *ending = strrchr(path, '.');
     return ending && strcasecmp(ending, ".npy") == 0;
+}
+
+/* Is the ending of the path one of the list "jpg,png"? */
+static int is_listed(const char *path, const char *list) {
+    const char *ending = strrchr(path, '.');
+    size_t length = ending ? strlen(++ending) : 0;
+    while (length && *list) {
+        size_t end = strcspn(list, ",");
+        if (end == length && strncasecmp(list, ending, length) == 0)
+            return 1;
+        list += end + (list[end] == ',');
+    }
+    return 0;
+}
+
+/* A folder may hold other files beside samples; a file that is named must be one. */
+static int is_sample(const char *path, const char *endings) {
+    return is_array(path) || is_listed(path, endings);
 }
 
 static dlc_status add_file(dlc_inputs *inputs, const char *path) {
@@ -38,26 +55,27 @@ static int compare(const FTSENT **left, const FTSENT **right) {
     return strcmp((*left)->fts_name, (*right)->fts_name);
 }
 
-static dlc_status walk(dlc_inputs *inputs, FTS *tree) {
+static dlc_status walk(dlc_inputs *inputs, const char *endings, FTS *tree) {
     const FTSENT *entry;
     while ((errno = 0, entry = fts_read(tree))) {
         if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR)
             return dlc_fail(DLC_ERR_DATA, "cannot read %s: %s", entry->fts_path,
                             strerror(entry->fts_errno));
-        if (entry->fts_info == FTS_F && is_sample(entry->fts_name))
+        if (entry->fts_info == FTS_F && is_sample(entry->fts_name, endings))
             DLC_TRY(add_file(inputs, entry->fts_path));
     }
     return errno ? dlc_fail(DLC_ERR_IO, "reading a folder: %s", strerror(errno))
                  : DLC_OK;
 }
 
-static dlc_status add_folder(dlc_inputs *inputs, const char *path) {
+static dlc_status add_folder(dlc_inputs *inputs, const char *endings,
+                             const char *path) {
     char *copy = dlc_strdup(path);
     if (!copy)
         return DLC_ERR_NOMEM;
     /* Links are followed; one that leads back to a folder above is left out. */
     FTS *tree = fts_open((char *[]){copy, NULL}, FTS_LOGICAL | FTS_NOCHDIR, compare);
-    dlc_status status = tree ? walk(inputs, tree)
+    dlc_status status = tree ? walk(inputs, endings, tree)
                              : dlc_fail(DLC_ERR_IO, "cannot read %s: %s", path,
                                         strerror(errno));
     if (tree)
@@ -91,7 +109,7 @@ static dlc_status add_list(dlc_inputs *inputs, const char *path) {
     return status;
 }
 
-dlc_status dlc_inputs_add(dlc_inputs *inputs, const char *word) {
+dlc_status dlc_inputs_add(dlc_inputs *inputs, const char *endings, const char *word) {
     size_t before = inputs->count;
     struct stat info;
     const char *ending = strrchr(word, '.');
@@ -99,7 +117,7 @@ dlc_status dlc_inputs_add(dlc_inputs *inputs, const char *word) {
     if (strcmp(word, "-") == 0)
         status = add_lines(inputs, stdin, "stdin");
     else if (stat(word, &info) == 0 && S_ISDIR(info.st_mode))
-        status = add_folder(inputs, word);
+        status = add_folder(inputs, endings, word);
     else if (ending && strcasecmp(ending, ".txt") == 0)
         status = add_list(inputs, word);
     else
@@ -108,6 +126,13 @@ dlc_status dlc_inputs_add(dlc_inputs *inputs, const char *word) {
     return inputs->count > before
                ? DLC_OK
                : dlc_fail(DLC_ERR_DATA, "%s: there are no samples in it", word);
+}
+
+size_t dlc_inputs_arrays(const dlc_inputs *inputs) {
+    size_t arrays = 0;
+    for (size_t i = 0; i < inputs->count; i++)
+        arrays += (size_t)is_array(inputs->path[i]);
+    return arrays;
 }
 
 void dlc_inputs_free(dlc_inputs *inputs) {

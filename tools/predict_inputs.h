@@ -14,10 +14,13 @@ typedef struct dlc_inputs {
 } dlc_inputs;
 
 /* Adds what a word of the command line names: a file; all files of a folder and of
- * those in it that end in .npy, in the order of their names; the files listed in a file
- * that ends in .txt, one per line; and for "-" those listed on stdin. Empty lines are
- * left out. */
-dlc_status dlc_inputs_add(dlc_inputs *inputs, const char *word);
+ * those in it, in the order of their names, that are image files or end in .npy; the
+ * files listed in a file that ends in .txt, one per line; and for "-" those listed on
+ * stdin. Empty lines are left out. `endings`: of image files, as in "jpg,png". */
+dlc_status dlc_inputs_add(dlc_inputs *inputs, const char *endings, const char *word);
+
+/* How many of them end in .npy. */
+size_t dlc_inputs_arrays(const dlc_inputs *inputs);
 void dlc_inputs_free(dlc_inputs *inputs);
 
 #endif

@@ -9,7 +9,7 @@
 #include <dlcore/tensor.h>
 
 #include "base/status.h"
-#include "checkpoint/class_names.h"
+#include "class_names.h"
 
 typedef enum dlc_predict_format {
     DLC_PREDICT_TABLE,

@@ -3,7 +3,7 @@
 #define DLC_TOOLS_TEST_REPORT_H
 
 #include "base/json.h"
-#include "checkpoint/class_names.h"
+#include "class_names.h"
 #include "tally.h"
 
 typedef struct dlc_test_classes {

@@ -31,6 +31,7 @@ typedef struct dlc_data_setup {
     dlc_source *source; /* open; NULL: not needed */
     dlc_samples samples;
     int64_t first, count; /* of samples that a test goes through; count 0: all */
+    int needs_all;        /* no sample is skipped, whatever on_error says */
     dlc_data_info info;   /* of samples */
     const dlc_decoders *decoders; /* the setup's, if the samples are image files */
     int32_t largest_label;        /* among the labels that were checked */

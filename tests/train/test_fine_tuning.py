@@ -35,15 +35,13 @@ source = idx
 images = five-images
 labels = five-labels
 batch = 50
-mean = 128
-scale = 0.02
+transforms = normalize(mean=128, scale=0.02)
 [data.test]
 source = idx
 images = five-test-images
 labels = five-test-labels
 batch = 50
-mean = 128
-scale = 0.02
+transforms = normalize(mean=128, scale=0.02)
 [solver]
 type = sgd
 learning_rate = 0.02

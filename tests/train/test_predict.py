@@ -13,7 +13,6 @@ import random
 import re
 import struct
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -148,7 +147,7 @@ class Predict(unittest.TestCase):
         """Files are treated as [data] says: scaled, too."""
         npy(self.folder / "one.npy", "|u1", (1, 2, 2), [2 * s for s in self.scores[3]])
         text = re.sub(r"(?s)\[data.test\].*?(?=\[solver\])", "", NET)
-        (self.folder / "net.ini").write_text(text.replace("batch = 8", "batch = 8\nscale = 0.5"))
+        (self.folder / "net.ini").write_text(text.replace("batch = 8", "batch = 8\ntransforms = normalize(scale=0.5)"))
         self.addCleanup((self.folder / "net.ini").write_text, NET)
         self.check(self.predicted("one.npy"), 3, 1, CLASSES)
         self.refused(2, "has no [data.test]", "--data=test")
@@ -254,24 +253,44 @@ class Predict(unittest.TestCase):
         self.assertEqual(job.returncode, 0)
         self.assertRegex(said.decode(), r"\[=*\.*\] +\d+ %  \d+ images/s  left \d")
 
-    def test_names(self):
-        """Those of the checkpoint, whatever the data section has."""
-        for i, name in enumerate(("ant", "bee, small", "Zebra", "\u00e9cureuil")):
-            (self.folder / "pictures" / name).mkdir(parents=True, exist_ok=True)
+    def test_photographs(self):
+        """Files, a folder of them and a list give what the data source gives; classes have
+        the names of the checkpoint, even where the training data is gone."""
+        names = ["Zebra", "ant", "bee, small", "\u00e9cureuil"]
+        for i, name in enumerate(names):
+            (self.folder / "photos" / name).mkdir(parents=True)
             for k in range(4):
-                (self.folder / "pictures" / name / f"{k}.png").write_bytes(
+                (self.folder / "photos" / name / f"{k} {i}.png").write_bytes(
                     png(2, bytes([60 * i + k] * 3)))
-        text = NET.replace("source = idx\nimages = images\nlabels = labels\n",
-                           "source = image-folder\npath = pictures\nshape = 1,2,2\n")
-        (self.folder / "named.ini").write_text(text)
-        done = subprocess.run([BIN, "train", "named.ini", "--json", "--iterations=1",
+        (self.folder / "photos/ant/notes.txt").write_text("no image")
+        net = NET.replace("source = idx\nimages = images\nlabels = labels\n",
+                          "source = images\nfolder = photos\ngrey = yes\n"
+                          "transforms = center_crop(2), normalize(scale=0.004)\n")
+        (self.folder / "net.ini").write_text(net)
+        self.addCleanup((self.folder / "net.ini").write_text, NET)
+        done = subprocess.run([BIN, "train", "net.ini", "--json", "--iterations=2",
                                "--run-dir=run"], cwd=self.folder, capture_output=True,
                               text=True, timeout=60, check=False, env=ENVIRONMENT)
         self.assertEqual(done.returncode, 0, done.stderr)
-        npy(self.folder / "one.npy", "|u1", (1, 2, 2), self.scores[0])
-        row, = self.predicted("one.npy", weights=json.loads(done.stdout)["checkpoint"])
-        self.assertEqual({best["class"]: best["name"] for best in row["top"]},
-                         dict(enumerate(sorted(os.listdir(self.folder / "pictures")))))
+        file = json.loads(done.stdout)["checkpoint"]
+        known = self.predicted("--data=test", weights=file)
+        self.assertEqual(len(known), 16)
+        self.assertEqual({best["class"]: best["name"] for best in known[0]["top"]},
+                         dict(enumerate(names)))
+        (self.folder / "photos").rename(self.folder / "moved")
+        paths = sorted(str(path.relative_to(self.folder))
+                       for path in (self.folder / "moved").rglob("*.png"))
+        listed = "\n".join(paths) + "\n"
+        for words, more in ((["moved"], ""), (["-"], listed), (paths, "")):
+            rows = self.predicted(*words, weights=file, input=more)
+            self.assertEqual(sorted(row["sample"] for row in rows), paths)
+            by_name = {row["sample"].split("/", 1)[1]: row["top"] for row in rows}
+            for row in known:
+                self.assertEqual(by_name[row["sample"].split("photos/")[-1]], row["top"])
+        (self.folder / "moved/ant/0 1.png").write_bytes(b"no picture at all")
+        done = self.run_it("moved", weights=file)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn("0 1.png", done.stderr)
 
 
 class Memory(unittest.TestCase):
@@ -329,8 +348,4 @@ type = softmax_loss
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and os.path.isdir(sys.argv[1]):
-        folder = sys.argv.pop(1)
-        os.environ["DLCORE_PLUGIN_PATH"] += ":" + folder
-        ENVIRONMENT["DLCORE_PLUGIN_PATH"] += ":" + folder
     unittest.main()

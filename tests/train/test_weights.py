@@ -23,7 +23,7 @@ shape = 3,12,12
 classes = 4
 samples = 48
 batch = 12
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [data.test]
 source = synthetic
 shape = 3,12,12
@@ -31,7 +31,7 @@ classes = 4
 samples = 24
 first = 1000
 batch = 12
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [solver]
 type = sgd
 learning_rate = 0.01

@@ -1,7 +1,7 @@
 /* The names of the classes that a net tells apart: those of the checkpoint that its
  * weights are from, or else of the data. Used by commands that show predictions. */
-#ifndef DLC_CHECKPOINT_CLASS_NAMES_H
-#define DLC_CHECKPOINT_CLASS_NAMES_H
+#ifndef DLC_TOOLS_CLASS_NAMES_H
+#define DLC_TOOLS_CLASS_NAMES_H
 
 #include "setup/setup.h"
 
@@ -17,5 +17,9 @@ typedef struct dlc_class_names {
 dlc_status dlc_class_names_open(const dlc_setup *setup, const char *path,
                                 int32_t classes, dlc_class_names *names);
 void dlc_class_names_close(dlc_class_names *names); /* one of {0} is allowed */
+
+/* The channels of the images that the weights in this file were trained on; 0: it does
+ * not say. */
+int32_t dlc_trained_channels(const char *path);
 
 #endif

@@ -1,6 +1,7 @@
 /* Finds the names of classes. */
-#include "checkpoint/class_names.h"
+#include "class_names.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -12,6 +13,16 @@ static int32_t count_lines(const char *text) {
     for (; *text; text++)
         lines += *text == '\n';
     return lines;
+}
+
+int32_t dlc_trained_channels(const char *path) {
+    dlc_safetensors *file = NULL;
+    if (dlc_safetensors_open_header(path, &file) != DLC_OK)
+        return 0; /* loading it will say why */
+    const char *shape = dlc_safetensors_metadata(file, "dlcore.data.shape");
+    int32_t channels = shape ? (int32_t)strtol(shape, NULL, 10) : 0;
+    dlc_safetensors_close(file);
+    return channels;
 }
 
 /* The metadata of a checkpoint, which has one name per line. */
