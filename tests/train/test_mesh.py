@@ -23,7 +23,7 @@ shape = 1,16,16
 classes = 6
 samples = 960
 batch = 48
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [data.test]
 source = synthetic
 shape = 1,16,16
@@ -31,7 +31,7 @@ classes = 6
 samples = 130
 first = 2000
 batch = 32
-scale = 0.00390625
+transforms = normalize(scale=0.00390625)
 [solver]
 type = sgd
 learning_rate = 0.03
