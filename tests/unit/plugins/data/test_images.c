@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/status.h"
 #include "data/samples.h"
 #include "source.h"
@@ -251,9 +251,9 @@ START_TEST(a_million_lines) {
     for (int i = 0; i < lines; i++)
         fprintf(file, "n%08d/n%08d_%d.JPEG %d\n", i / 1300, i / 1300, i, i / 1300);
     ck_assert_int_eq(fclose(file), 0);
-    uint64_t begin = dlc_now_ns();
+    clock_t begin = clock(); /* of the CPU: other tests run beside this one */
     opened o = open_with(setting("list", "list"), NULL);
-    ck_assert_double_lt(dlc_since(begin), 2);
+    ck_assert_double_lt((double)(clock() - begin) / CLOCKS_PER_SEC, 2);
     ck_assert_int_eq(o.info.samples, lines);
     o.ops->name(o.source, lines - 1, text, sizeof text);
     (void)snprintf(text + 6000, 6000, "/n%08d/n%08d_%d.JPEG", (lines - 1) / 1300,
