@@ -153,64 +153,64 @@ static dlc_status find_last_run(const char *net, char **path) {
 /* ---- Choosing ----------------------------------------------------------------- */
 
 /* Starts a new run, since there is none to resume. */
-static dlc_status begin_anew(const char *named, dlc_run_folder *folder) {
+static dlc_status begin_anew(const char *named, dlc_run_choice *choice) {
     int64_t iteration = -1;
     if (named)
         DLC_TRY(newest_in(named, NULL, &iteration));
     if (iteration >= 0)
-        return none_of_net(named, folder->net);
-    folder->fresh = 1;
-    dlc_info("there is no checkpoint of '%s' in %s: starting a new run", folder->net,
+        return none_of_net(named, choice->net);
+    choice->fresh = 1;
+    dlc_info("there is no checkpoint of '%s' in %s: starting a new run", choice->net,
              named ? named : DLC_RUNS);
     return DLC_OK;
 }
 
-static dlc_status choose_auto(const char *named, dlc_run_folder *folder) {
+static dlc_status choose_auto(const char *named, dlc_run_choice *choice) {
     int64_t iteration = -1;
     if (named)
-        DLC_TRY(set(&folder->from, named));
+        DLC_TRY(set(&choice->from, named));
     else
-        DLC_TRY(find_last_run(folder->net, &folder->from));
-    if (folder->from)
-        DLC_TRY(newest_in(folder->from, folder->net, &iteration));
+        DLC_TRY(find_last_run(choice->net, &choice->from));
+    if (choice->from)
+        DLC_TRY(newest_in(choice->from, choice->net, &iteration));
     if (iteration < 0)
-        return begin_anew(named, folder);
-    folder->begin = DLC_RUN_NEWEST;
-    return set(&folder->path, folder->from);
+        return begin_anew(named, choice);
+    choice->begin = DLC_RUN_NEWEST;
+    return set(&choice->path, choice->from);
 }
 
 /* Handles --resume FOLDER, which may hold checkpoints of other nets, too. */
 static dlc_status choose_folder(const char *named, const char *resume,
-                                dlc_run_folder *folder) {
+                                dlc_run_choice *choice) {
     int64_t iteration;
-    folder->begin = DLC_RUN_NEWEST;
-    DLC_TRY(newest_in(resume, folder->net, &iteration));
+    choice->begin = DLC_RUN_NEWEST;
+    DLC_TRY(newest_in(resume, choice->net, &iteration));
     if (iteration < 0)
-        return none_of_net(resume, folder->net);
+        return none_of_net(resume, choice->net);
     if (named && !is_same_folder(named, resume))
-        folder->fresh = 1;
+        choice->fresh = 1;
     else
-        DLC_TRY(set(&folder->path, resume));
+        DLC_TRY(set(&choice->path, resume));
     return DLC_OK;
 }
 
 /* Handles --resume FILE. Resuming an older checkpoint needs a new folder, so that the
  * later ones stay as they are. */
 static dlc_status choose_file(const char *named, const char *resume,
-                              dlc_run_folder *folder) {
+                              dlc_run_choice *choice) {
     char *home = dlc_run_parent(resume);
     const char *slash = strrchr(resume, '/'), *name = slash ? slash + 1 : resume;
     int64_t newest = -1, iteration = -1;
     size_t length;
     int named_home = home && named && is_same_folder(named, home);
-    dlc_status status = home ? newest_in(home, folder->net, &newest) : DLC_ERR_NOMEM;
+    dlc_status status = home ? newest_in(home, choice->net, &newest) : DLC_ERR_NOMEM;
     int is_listed = dlc_checkpoint_name(name, &length, &iteration) &&
-                    length == strlen(folder->net) &&
-                    strncmp(name, folder->net, length) == 0;
+                    length == strlen(choice->net) &&
+                    strncmp(name, choice->net, length) == 0;
     int is_newest = is_listed && iteration == newest;
-    folder->begin = DLC_RUN_FILE;
+    choice->begin = DLC_RUN_FILE;
     if (status == DLC_OK && is_newest && (!named || named_home))
-        status = set(&folder->path, home);
+        status = set(&choice->path, home);
     else if (status == DLC_OK && named_home && is_listed)
         status = dlc_fail(DLC_ERR_CONFIG,
                           "%s is not the newest checkpoint of its run, which reached "
@@ -218,28 +218,28 @@ static dlc_status choose_file(const char *named, const char *resume,
                           ": to resume from it, give a new folder with --run-dir",
                           resume, newest);
     else if (status == DLC_OK)
-        folder->fresh = 1;
+        choice->fresh = 1;
     dlc_free(home);
     return status;
 }
 
 static dlc_status choose_path(const char *named, const char *resume,
-                              dlc_run_folder *folder) {
+                              dlc_run_choice *choice) {
     struct stat info;
     if (stat(resume, &info) != 0)
         return dlc_fail(DLC_ERR_DATA, "--resume %s: %s", resume, strerror(errno));
-    DLC_TRY(set(&folder->from, resume));
-    return S_ISDIR(info.st_mode) ? choose_folder(named, resume, folder)
-                                 : choose_file(named, resume, folder);
+    DLC_TRY(set(&choice->from, resume));
+    return S_ISDIR(info.st_mode) ? choose_folder(named, resume, choice)
+                                 : choose_file(named, resume, choice);
 }
 
 dlc_status dlc_run_choose(const char *named, const char *resume,
-                          dlc_run_folder *folder) {
+                          dlc_run_choice *choice) {
     if (!resume)
-        folder->fresh = 1;
+        choice->fresh = 1;
     else if (strcmp(resume, "auto") == 0)
-        DLC_TRY(choose_auto(named, folder));
+        DLC_TRY(choose_auto(named, choice));
     else
-        DLC_TRY(choose_path(named, resume, folder));
-    return named && !folder->path ? set(&folder->path, named) : DLC_OK;
+        DLC_TRY(choose_path(named, resume, choice));
+    return named && !choice->path ? set(&choice->path, named) : DLC_OK;
 }

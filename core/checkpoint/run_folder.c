@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/listing.h"
-#include "checkpoint/run_choice.h"
 #include "checkpoint/run_lock.h"
 
 int dlc_run_folder_is_planned(const dlc_setup *setup) {
@@ -188,7 +187,13 @@ typedef struct run_notice {
 static dlc_status open_as_rank_0(const dlc_setup *setup, const char *resume,
                                  dlc_run_folder *folder) {
     const char *named = dlc_settings_get_string(setup->train_settings, "run_dir");
-    DLC_TRY(dlc_run_choose(named, resume, folder));
+    dlc_run_choice choice = {.net = folder->net};
+    dlc_status status = dlc_run_choose(named, resume, &choice);
+    folder->path = choice.path;
+    folder->begin = choice.begin;
+    folder->from = choice.from;
+    folder->fresh = choice.fresh;
+    DLC_TRY(status);
     return dlc_run_folder_is_planned(setup) ? dlc_run_folder_claim(folder) : DLC_OK;
 }
 

@@ -10,16 +10,11 @@
 #define DLC_CHECKPOINT_RUN_FOLDER_H
 
 #include "checkpoint/retention.h"
+#include "checkpoint/run_choice.h"
 #include "checkpoint/run_lock.h"
 #include "checkpoint/run_state.h"
 #include "job/job.h"
 #include "setup/setup.h"
-
-typedef enum dlc_run_begin {
-    DLC_RUN_NEW,    /* without a checkpoint */
-    DLC_RUN_FILE,   /* `from` is the checkpoint */
-    DLC_RUN_NEWEST, /* the newest one of this net in the folder `from` */
-} dlc_run_begin;
 
 typedef struct dlc_run_folder {
     const char *net;

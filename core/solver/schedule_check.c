@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 #include "config/config.h"
-#include "solver/policies.h"
+#include "solver/schedule.h"
 
 /* The first iteration after the warm-up where the policy is at its highest; for those
  * that only rise or only fall, the end of the warm-up. */

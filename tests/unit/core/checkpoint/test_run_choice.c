@@ -43,22 +43,22 @@ static void make_run(const char *name, int has_checkpoint) {
 static void expect_last(const char *const *runs, size_t count, const char *last) {
     const char *entries[8] = {NULL};
     for (int way = 0; way < 2; way++) {
-        dlc_run_folder folder = {.net = "net"};
+        dlc_run_choice choice = {.net = "net"};
         for (size_t i = 0; i < count; i++)
             entries[i] = runs[way ? count - 1 - i : i];
         entries[count] = NULL;
         entries_set(entries, 0);
-        ck_assert_int_eq(dlc_run_choose(NULL, "auto", &folder), DLC_OK);
+        ck_assert_int_eq(dlc_run_choose(NULL, "auto", &choice), DLC_OK);
         if (last) {
-            ck_assert_int_eq(folder.begin, DLC_RUN_NEWEST);
-            ck_assert_str_eq(folder.path, last);
-            ck_assert_str_eq(folder.from, last);
+            ck_assert_int_eq(choice.begin, DLC_RUN_NEWEST);
+            ck_assert_str_eq(choice.path, last);
+            ck_assert_str_eq(choice.from, last);
         } else {
-            ck_assert_ptr_null(folder.path);
+            ck_assert_ptr_null(choice.path);
         }
-        ck_assert_int_eq(folder.fresh, !last);
-        dlc_free(folder.path);
-        dlc_free(folder.from);
+        ck_assert_int_eq(choice.fresh, !last);
+        dlc_free(choice.path);
+        dlc_free(choice.from);
     }
 }
 
@@ -78,13 +78,13 @@ END_TEST
 /* Half of the names could lack the last run. */
 START_TEST(runs_must_be_readable) {
     static const char *const runs[] = {"net-20260101-235959", NULL};
-    dlc_run_folder folder = {.net = "net"};
+    dlc_run_choice choice = {.net = "net"};
     make_run(runs[0], 1);
     entries_set(runs, EIO);
-    ck_assert_int_eq(dlc_run_choose(NULL, "auto", &folder), DLC_ERR_IO);
+    ck_assert_int_eq(dlc_run_choose(NULL, "auto", &choice), DLC_ERR_IO);
     ck_contains(dlc_detail(), strerror(EIO));
-    ck_assert_ptr_null(folder.path);
-    dlc_free(folder.from);
+    ck_assert_ptr_null(choice.path);
+    dlc_free(choice.from);
 }
 END_TEST
 
