@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "session/session.h"
 
 /* The hosts of a stage's ranks, each once, if the job has several. */
 static void add_hosts(const dlc_session *session, int32_t stage, dlc_text *text) {
@@ -22,7 +23,13 @@ static void add_hosts(const dlc_session *session, int32_t stage, dlc_text *text)
     }
 }
 
-void dlc_mesh_announce(const dlc_session *session) {
+static dlc_status plan(dlc_axis *axis) {
+    axis->in_use = 1;
+    return DLC_OK;
+}
+
+static void announce(const dlc_axis *axis) {
+    const dlc_session *session = axis->session;
     const dlc_mesh *mesh = &session->mesh;
     if (mesh->pipeline * mesh->tensor == 1)
         return;
@@ -38,8 +45,8 @@ void dlc_mesh_announce(const dlc_session *session) {
     }
 }
 
-void dlc_mesh_json(const dlc_session *session, dlc_json *json) {
-    const dlc_mesh *mesh = &session->mesh;
+static void write_json(const dlc_axis *axis, dlc_json *json) {
+    const dlc_mesh *mesh = &axis->session->mesh;
     dlc_json_object(json, "mesh");
     dlc_json_int(json, "data", dlc_mesh_data(mesh));
     dlc_json_int(json, "tensor", mesh->tensor);
@@ -50,3 +57,6 @@ void dlc_mesh_json(const dlc_session *session, dlc_json *json) {
     dlc_json_end_array(json);
     dlc_json_end_object(json);
 }
+
+const dlc_axis_ops dlc_mesh_axis = {
+    .name = "mesh", .plan = plan, .announce = announce, .json = write_json};

@@ -1,12 +1,11 @@
-/* Says who is where in the mesh, in the log and in the JSON report. */
+/* Says who is where in the mesh, in the log (unless all ranks are replicas of the whole
+ * net) and in the JSON report: "mesh", the lengths of the axes, and "pipeline_ranks",
+ * those of each stage. It is among the axes to be told when. */
 #ifndef DLC_PARALLEL_MESH_REPORT_H
 #define DLC_PARALLEL_MESH_REPORT_H
 
-#include "session/session.h"
+#include "session/axis.h"
 
-/* Logs the mesh, unless all ranks are replicas of the whole net. */
-void dlc_mesh_announce(const dlc_session *session);
-/* "mesh": the lengths of the axes, and "pipeline_ranks": those of each stage. */
-void dlc_mesh_json(const dlc_session *session, dlc_json *json);
+extern const dlc_axis_ops dlc_mesh_axis;
 
 #endif

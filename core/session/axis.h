@@ -2,9 +2,9 @@
  * a table of calls (core/parallel/axes.h lists them), so that the session, the training
  * loop and the tools do the same for every axis and know none.
  *
- * A call that is NULL has nothing to do. All but `check`, `needs_connection`, `plan`
- * and `json` are made only once `plan` has set `in_use`. In the order of the list, and
- * when closing in reverse.
+ * A call that is NULL has nothing to do. All but `check`, `needs_connection`, `plan`,
+ * `reload` and `json` are made only once `plan` has set `in_use`. In the order of the
+ * list, and when closing in reverse.
  *
  * Threads: the training thread. */
 #ifndef DLC_SESSION_AXIS_H
@@ -93,8 +93,18 @@ struct dlc_axis_ops {
     dlc_status (*test)(dlc_axis *axis, dlc_evaluation *evaluation);
     /* Collective. Raises the number of passes of a test, which ranks make together. */
     dlc_status (*count_test_passes)(dlc_axis *axis, int64_t *passes);
+    /* Around each iteration; `computed`: seconds of it spent on samples. */
+    void (*begin_iteration)(dlc_axis *axis);
+    void (*end_iteration)(dlc_axis *axis, double computed);
     /* Collective, between iterations: afterwards all ranks have the same weights. */
     dlc_status (*synchronize)(dlc_axis *axis);
+    /* Collective, after an iteration. *reopens = 1: `reopen` must follow. */
+    dlc_status (*needs_reopen)(dlc_axis *axis, int *reopens);
+    /* Collective, right after a synchronization: reopens the session otherwise than it
+     * was. The caller has closed what points to its nets and feeds. */
+    dlc_status (*reopen)(dlc_axis *axis);
+    /* Collective, right after a synchronization: the user has changed net.ini. */
+    dlc_status (*reload)(dlc_axis *axis);
 
     /* ---- Reporting ---- */
     void (*announce)(const dlc_axis *axis);                 /* logs the plan */

@@ -8,7 +8,6 @@
 #include "base/bar.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "parallel/mesh_report.h"
 
 #define LINE_EVERY_NS 2000000000u
 #define DRAW_EVERY_NS 100000000u
@@ -81,7 +80,6 @@ void dlc_progress_announce(const dlc_progress *progress) {
              setup->strong ? "split among all ranks" : "per rank",
              session->accumulation_steps > 1 ? ", with gradient accumulation" : "");
     say_batch_split(session);
-    dlc_mesh_announce(session);
     DLC_EACH_AXIS(session, axis, announce)
     axis->ops->announce(axis);
     say_scale(session);

@@ -12,9 +12,6 @@
 #include "checkpoint/checkpointer.h"
 #include "checkpoint/resume_schedule.h"
 #include "checkpoint/run_folder.h"
-#include "parallel/consistency/reload.h"
-#include "parallel/mesh_report.h"
-#include "parallel/rebalance/rebalance.h"
 #include "session/ema.h"
 #include "train/evaluate.h"
 #include "train/iterate.h"
@@ -24,7 +21,6 @@ typedef struct train_loop {
     dlc_session *session;
     dlc_iterate iterate;
     dlc_progress progress;
-    dlc_rebalance rebalance;
     dlc_train_result *result;
     dlc_checkpointer checkpointer;
     int64_t test_interval; /* 0: never */
@@ -97,12 +93,14 @@ static dlc_status iterate(train_loop *loop) {
     if (dlc_checkpointer_must_ask(&loop->checkpointer))
         loop->iterate.requested |= DLC_JOB_CHECKPOINT;
     dlc_progress_iteration_begin(&loop->progress);
-    dlc_rebalance_begin(&loop->rebalance, loop->session);
+    DLC_EACH_AXIS(loop->session, axis, begin_iteration)
+    axis->ops->begin_iteration(axis);
     DLC_TRY(dlc_iterate_begin(&loop->iterate));
     if (dlc_iterate_in_flight(&loop->iterate) == dlc_iterate_depth(&loop->iterate))
         DLC_TRY(end_oldest(loop));
-    dlc_rebalance_end(&loop->rebalance, loop->session,
-                      dlc_iterate_computed(&loop->iterate));
+    double computed = dlc_iterate_computed(&loop->iterate);
+    DLC_EACH_AXIS(loop->session, axis, end_iteration)
+    axis->ops->end_iteration(axis, computed);
     return DLC_OK;
 }
 
@@ -153,7 +151,12 @@ static dlc_status save(train_loop *loop, int must) {
 static dlc_status reload(train_loop *loop) {
     DLC_TRY(end_all(loop));
     loop->agreed &= ~DLC_JOB_RELOAD;
-    return dlc_reload_consistency(loop->session);
+    for (int32_t i = 0; i < loop->session->axes; i++) {
+        dlc_axis *axis = &loop->session->axis[i];
+        if (axis->ops->reload)
+            DLC_TRY(axis->ops->reload(axis));
+    }
+    return DLC_OK;
 }
 
 /* Agrees on all requests of the user that are on their way between the ranks. */
@@ -166,20 +169,22 @@ static dlc_status settle(train_loop *loop) {
     return DLC_OK;
 }
 
-/* Splits the batch anew if the ranks turn out to differ in throughput. */
-static dlc_status rebalance(train_loop *loop) {
-    int changed;
-    if (!dlc_rebalance_is_due(&loop->rebalance, loop->session))
-        return DLC_OK;
-    dlc_job_activity(loop->session->job, "comparing paces", NULL, 0);
-    DLC_TRY(dlc_rebalance_compare(&loop->rebalance, loop->session, &changed));
-    if (!changed)
-        return DLC_OK;
+static dlc_status reopen(train_loop *loop, dlc_axis *axis) {
     DLC_TRY(end_all(loop));
     DLC_TRY(settle(loop)); /* the model is closed, with what it was asked */
     dlc_iterate_close(&loop->iterate);
-    DLC_TRY(dlc_rebalance_run(loop->session));
+    DLC_TRY(axis->ops->reopen(axis));
     return dlc_iterate_open(loop->session, &loop->iterate);
+}
+
+static dlc_status reopen_where_needed(train_loop *loop) {
+    DLC_EACH_AXIS(loop->session, axis, needs_reopen) {
+        int reopens = 0;
+        DLC_TRY(axis->ops->needs_reopen(axis, &reopens));
+        if (reopens)
+            DLC_TRY(reopen(loop, axis));
+    }
+    return DLC_OK;
 }
 
 static dlc_status run(train_loop *loop) {
@@ -196,7 +201,7 @@ static dlc_status run(train_loop *loop) {
         if (loop->agreed & DLC_JOB_RELOAD)
             DLC_TRY(reload(loop));
         if (!ends(loop))
-            DLC_TRY(rebalance(loop));
+            DLC_TRY(reopen_where_needed(loop));
     }
     loop->result->stopped = (loop->agreed & DLC_JOB_STOP) != 0;
     DLC_TRY(end_all(loop));
@@ -316,7 +321,6 @@ void dlc_train_report_json(const dlc_session *session, const dlc_train_result *r
     dlc_json_object(json, NULL);
     dlc_json_string(json, "net", setup->name);
     dlc_json_int(json, "ranks", session->ranks);
-    dlc_mesh_json(session, json);
     dlc_json_string(json, "transport", session->connection.transport);
     dlc_json_string(json, "device", setup->device->name);
     dlc_json_string(json, "solver", setup->solver->name);

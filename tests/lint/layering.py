@@ -34,8 +34,8 @@ CORE = {
                    "session"],
     "parallel": ["base", "config", "plugin", "topology", "job", "solver", "net", "comm",
                  "data", "plan", "setup", "session", "checkpoint"],
-    "train": ["base", "config", "plugin", "topology", "job", "solver", "net", "comm",
-              "data", "plan", "setup", "session", "checkpoint", "parallel"],
+    "train": ["base", "config", "plugin", "job", "solver", "net", "comm", "data", "setup",
+              "session", "checkpoint"],
 }
 
 # Floors of a folder, the lowest first, as patterns of file names without their suffix: a

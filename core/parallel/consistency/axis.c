@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "parallel/consistency/reload.h"
 #include "parallel/consistency/staleness.h"
 #include "session/exchange_schedule.h"
 #include "session/session.h"
@@ -166,6 +167,7 @@ const dlc_axis_ops dlc_consistency_axis = {
     .start = start,
     .choose_exchange = choose_exchange,
     .synchronize = synchronize,
+    .reload = dlc_consistency_reload,
     .progress = progress,
     .report = report,
     .json = json,

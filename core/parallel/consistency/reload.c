@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "session/session.h"
 
 /* ---- Reading ----------------------------------------------------------------- */
 
@@ -167,7 +168,8 @@ static dlc_status apply(dlc_session *session, dlc_settings *settings) {
     return DLC_OK;
 }
 
-dlc_status dlc_reload_consistency(dlc_session *session) {
+dlc_status dlc_consistency_reload(dlc_axis *axis) {
+    dlc_session *session = axis->session;
     dlc_settings *settings = NULL;
 
     if (!DLC_CAN(session->consistency_ops, configure)) {

@@ -1,5 +1,5 @@
-/* Measures throughput in the training loop, and moves the state of a session over to a
- * new batch split. */
+/* Measures throughput before and during training, and moves the state of a session over
+ * to a new batch split. */
 #include "parallel/rebalance/rebalance.h"
 
 #include <math.h>
@@ -9,7 +9,52 @@
 #include "base/memory.h"
 #include "parallel/rebalance/throughput.h"
 #include "session/full_state.h"
+#include "session/nets.h"
 #include "topology/quota.h"
+
+/* The state of the axis: measurements since the last comparison. */
+typedef struct rebalance {
+    uint64_t began;     /* start of the current iteration, in ns */
+    double cpu_began;   /* CPU seconds at that time */
+    int32_t first;      /* iterations so far that are not measured */
+    double spent;       /* seconds in measured iterations */
+    double computed;    /* ... of these, on samples */
+    double cpu;         /* CPU seconds in them */
+    double waited;      /* seconds waited for others, up to the last comparison */
+    int64_t iterations; /* how many were measured */
+    int64_t interval;   /* iterations until the next comparison; 0: at first */
+} rebalance;
+
+/* ---- Before training ------------------------------------------------------------- */
+
+/* Is the split to follow the measurements, or was it left open? */
+static dlc_status plan(dlc_axis *axis) {
+    const dlc_session *session = axis->session;
+    const dlc_batch_split *split = &session->setup->batch_split;
+    int is_open = split->is_default && session->needs.allows_skew;
+    if (session->ranks == 1 || !(split->is_auto || is_open))
+        return DLC_OK;
+    axis->state = dlc_alloc(1, sizeof(rebalance));
+    axis->in_use = axis->state != NULL;
+    return axis->state ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+/* Builds a training net, times it, and discards it. */
+static dlc_status split_batch(dlc_axis *axis) {
+    dlc_session *session = axis->session;
+    dlc_net *net = NULL;
+    dlc_status status = DLC_OK;
+    if (!session->setup->batch_split.is_auto)
+        return DLC_OK;
+    if (session->local_batch > 0)
+        status = dlc_nets_build_train(session, &net);
+    if (status == DLC_OK && net)
+        status = dlc_net_allocate(net);
+    if (status == DLC_OK)
+        status = dlc_throughput_measure(session, net, session->local_batch);
+    dlc_net_free(net);
+    return status;
+}
 
 /* ---- Comparing ------------------------------------------------------------------- */
 
@@ -28,82 +73,80 @@ static double waited_for_others(const dlc_session *session) {
     return waited;
 }
 
-/* Is the split to follow the measurements, or was it left open and may? */
-static int is_wanted(const dlc_session *session) {
-    const dlc_batch_split *split = &session->setup->batch_split;
-    return split->is_auto || (split->is_default && session->needs.allows_skew &&
-                              dlc_session_allows(session, DLC_ALLOW_REBALANCE));
-}
-
 /* The time that a rank computes can be measured only on devices without a queue. */
 static int is_measured(const dlc_session *session) {
-    return is_wanted(session) && session->ranks > 1 && !session->queue;
+    return !session->queue && (session->setup->batch_split.is_auto ||
+                               dlc_session_allows(session, DLC_ALLOW_REBALANCE));
 }
 
-void dlc_rebalance_begin(dlc_rebalance *rebalance, const dlc_session *session) {
-    if (!is_measured(session))
+static void begin_iteration(dlc_axis *axis) {
+    rebalance *measured = axis->state;
+    if (!is_measured(axis->session))
         return;
-    rebalance->began = dlc_now_ns();
-    rebalance->cpu_began = dlc_cpu_seconds();
+    measured->began = dlc_now_ns();
+    measured->cpu_began = dlc_cpu_seconds();
 }
 
-void dlc_rebalance_end(dlc_rebalance *rebalance, const dlc_session *session,
-                       double computed) {
-    if (!is_measured(session))
+static void end_iteration(dlc_axis *axis, double computed) {
+    rebalance *measured = axis->state;
+    if (!is_measured(axis->session))
         return;
-    if (rebalance->first < FIRST) {
-        if (++rebalance->first == FIRST)
-            rebalance->waited = waited_for_others(session);
+    if (measured->first < FIRST) {
+        if (++measured->first == FIRST)
+            measured->waited = waited_for_others(axis->session);
         return;
     }
-    rebalance->spent += dlc_since(rebalance->began);
-    rebalance->computed += computed;
-    rebalance->cpu += dlc_cpu_seconds() - rebalance->cpu_began;
-    rebalance->iterations++;
+    measured->spent += dlc_since(measured->began);
+    measured->computed += computed;
+    measured->cpu += dlc_cpu_seconds() - measured->cpu_began;
+    measured->iterations++;
 }
 
-int dlc_rebalance_is_due(const dlc_rebalance *rebalance, const dlc_session *session) {
-    if (!is_measured(session) || rebalance->iterations < ENOUGH ||
-        session->iteration >= session->max_iterations)
+/* Is it time to compare, after the session's iteration? Equal on all ranks. */
+static int is_due(const rebalance *measured, const dlc_session *session) {
+    if (measured->iterations < ENOUGH || session->iteration >= session->max_iterations)
         return 0;
     return session->needs.allows_skew
-               ? rebalance->iterations >= rebalance->interval
+               ? measured->iterations >= measured->interval
                : session->iteration % session->epoch_iterations == 0;
 }
 
 /* How much longer work of `busy` seconds would take without idle time between: a cgroup
  * CPU quota that is not used while a rank waits for others is used afterwards, which
  * makes the rank look faster than it is when it never waits. */
-static double quota_slowdown(const dlc_rebalance *rebalance, double busy) {
+static double quota_slowdown(const rebalance *measured, double busy) {
     double quota = dlc_quota_cores("");
-    double needed = quota > 0 ? rebalance->cpu / quota : 0;
+    double needed = quota > 0 ? measured->cpu / quota : 0;
     return needed > busy ? needed / busy : 1;
 }
 
 /* Times are bounded below, so that no throughput is infinite. */
-static dlc_rank_throughput throughput_of(const dlc_rebalance *rebalance,
+static dlc_rank_throughput throughput_of(const rebalance *measured,
                                          const dlc_session *session, double waited) {
-    double iterations = (double)rebalance->iterations;
+    double iterations = (double)measured->iterations;
     double samples = (double)(session->local_batch * session->accumulation_steps) *
                      iterations;
-    double computed = fmax(rebalance->computed, rebalance->spent / 1000);
-    double beside = fmax(rebalance->spent - (waited - rebalance->waited) - computed, 0);
-    double longer = quota_slowdown(rebalance, computed + beside);
+    double computed = fmax(measured->computed, measured->spent / 1000);
+    double beside = fmax(measured->spent - (waited - measured->waited) - computed, 0);
+    double longer = quota_slowdown(measured, computed + beside);
     return (dlc_rank_throughput){.samples_per_s = samples / (longer * computed),
                                  .fixed_seconds = longer * beside / iterations};
 }
 
-dlc_status dlc_rebalance_compare(dlc_rebalance *rebalance, dlc_session *session,
-                                 int *changed) {
+static dlc_status needs_reopen(dlc_axis *axis, int *reopens) {
+    dlc_session *session = axis->session;
+    rebalance *measured = axis->state;
+    if (!is_due(measured, session))
+        return DLC_OK;
+    dlc_job_activity(session->job, "comparing throughput", NULL, 0);
     double waited = waited_for_others(session);
-    DLC_TRY(dlc_throughput_balance(session, throughput_of(rebalance, session, waited),
-                                   rebalance->spent / (double)rebalance->iterations,
-                                   changed));
-    int64_t interval = 2 *
-                       (rebalance->interval > ENOUGH ? rebalance->interval : ENOUGH);
-    *rebalance = (dlc_rebalance){.first = *changed ? 0 : FIRST,
-                                 .waited = waited,
-                                 .interval = interval < MOST ? interval : MOST};
+    DLC_TRY(dlc_throughput_balance(session, throughput_of(measured, session, waited),
+                                   measured->spent / (double)measured->iterations,
+                                   reopens));
+    int64_t interval = 2 * (measured->interval > ENOUGH ? measured->interval : ENOUGH);
+    *measured = (rebalance){.first = *reopens ? 0 : FIRST,
+                            .waited = waited,
+                            .interval = interval < MOST ? interval : MOST};
     return DLC_OK;
 }
 
@@ -198,7 +241,9 @@ static dlc_status restore_state(dlc_session *session, saved_state *state) {
     return dlc_session_start(session);
 }
 
-dlc_status dlc_rebalance_run(dlc_session *session) {
+/* Reopens the session with the new split. */
+static dlc_status reopen(dlc_axis *axis) {
+    dlc_session *session = axis->session;
     saved_state state = {0};
     dlc_job_activity(session->job, "rebalancing the batch", NULL, 0);
     dlc_status status = save_state(session, &state);
@@ -212,3 +257,18 @@ dlc_status dlc_rebalance_run(dlc_session *session) {
     state_free(&state);
     return status;
 }
+
+/* ---- The axis -------------------------------------------------------------------- */
+
+static void close(dlc_axis *axis) {
+    dlc_free(axis->state);
+}
+
+const dlc_axis_ops dlc_batch_split_axis = {.name = "batch_split",
+                                           .plan = plan,
+                                           .split_batch = split_batch,
+                                           .begin_iteration = begin_iteration,
+                                           .end_iteration = end_iteration,
+                                           .needs_reopen = needs_reopen,
+                                           .reopen = reopen,
+                                           .close = close};

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "session/nets.h"
 
 /* A new split must be faster by this factor: measurements are never exact, and ranks
  * with equal batches have equal nets. */
@@ -212,29 +211,3 @@ dlc_status dlc_throughput_measure(dlc_session *session, dlc_net *net, int64_t ba
     dlc_rank_throughput mine = {.samples_per_s = (double)batch / seconds};
     return dlc_throughput_balance(session, mine, 0, &changed);
 }
-
-/* ---- The axis -------------------------------------------------------------------- */
-
-static dlc_status plan(dlc_axis *axis) {
-    const dlc_session *session = axis->session;
-    axis->in_use = session->setup->batch_split.is_auto && session->ranks > 1;
-    return DLC_OK;
-}
-
-/* Builds a training net, times it, and discards it. */
-static dlc_status split_batch(dlc_axis *axis) {
-    dlc_session *session = axis->session;
-    dlc_net *net = NULL;
-    dlc_status status = DLC_OK;
-    if (session->local_batch > 0)
-        status = dlc_nets_build_train(session, &net);
-    if (status == DLC_OK && net)
-        status = dlc_net_allocate(net);
-    if (status == DLC_OK)
-        status = dlc_throughput_measure(session, net, session->local_batch);
-    dlc_net_free(net);
-    return status;
-}
-
-const dlc_axis_ops dlc_batch_split_axis = {
-    .name = "batch_split", .plan = plan, .split_batch = split_batch};

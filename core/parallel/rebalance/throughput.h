@@ -11,9 +11,6 @@
 
 #include "session/session.h"
 
-/* The axis: with [parallel] batch_split = auto, measures before the nets are built. */
-extern const dlc_axis_ops dlc_batch_split_axis;
-
 /* Collective. `net`: a training net of `batch` samples with its memory, not to be used
  * afterwards, because its running averages and gradients are of made-up samples; NULL
  * on a rank without samples. Changes dlc_setup.batch_split if that gains enough. */
