@@ -74,6 +74,24 @@ static dlc_status update_range(const dlc_solver_updater *updater,
                                       part->weight + skip);
 }
 
+/* As dlc_update_make, with what a consistency model gives. */
+static dlc_update make_update(const dlc_solver_updater *updater,
+                              const dlc_rule_values *values, float grad_scale) {
+    const dlc_solver *solver = updater->target.solver;
+    return (dlc_update){.size = sizeof(dlc_update),
+                        .rule = solver->needs.rule,
+                        .grad_scale = grad_scale / (float)solver->accumulation_steps,
+                        .clip_norm = (float)solver->clip_norm,
+                        .values = *values,
+                        .loss_scale = updater->target.loss_scale};
+}
+
+/* What whole gradients are needed for. */
+static const char *reason(const dlc_solver *solver) {
+    const char *found = dlc_solver_whole_reason(solver);
+    return found ? found : "the norm of fp16 gradients, which may overflow";
+}
+
 static dlc_status table_update(void *context, dlc_queue *queue,
                                const dlc_rule_values *values, size_t begin,
                                size_t count, float grad_scale, const float *gradient,
@@ -82,16 +100,12 @@ static dlc_status table_update(void *context, dlc_queue *queue,
     const dlc_solver *solver = updater->target.solver;
     const dlc_param_ranges *ranges = &updater->ranges;
     arena_part part = {begin, begin + count, gradient, slots, weight, queue};
-    dlc_update update = {.size = sizeof update,
-                         .rule = solver->needs.rule,
-                         .grad_scale = grad_scale / (float)solver->accumulation_steps,
-                         .clip_norm = (float)solver->clip_norm,
-                         .values = *values};
+    dlc_update update = make_update(updater, values, grad_scale);
     if (updater->table.needs_norms && !updater->norms.sums)
         return dlc_fail(DLC_ERR_CONFIG,
                         "solver '%s' needs %s, and this consistency model takes no "
                         "norms; set [consistency] type = synchronous",
-                        solver->name, dlc_solver_whole_reason(solver));
+                        solver->name, reason(solver));
     if (solver->clip_norm > 0)
         update.gradient_square = updater->norms.gradient;
     for (size_t i = find_range(ranges, begin);
@@ -108,10 +122,7 @@ static dlc_status table_measure(void *context, dlc_queue *queue,
     const dlc_solver *solver = updater->target.solver;
     dlc_update_target here = updater->target;
     dlc_update_arenas arenas = {.weights = weights, .gradients = gradients};
-    dlc_update update = {.size = sizeof update,
-                         .rule = solver->needs.rule,
-                         .grad_scale = grad_scale / (float)solver->accumulation_steps,
-                         .values = *values};
+    dlc_update update = make_update(updater, values, grad_scale);
     here.queue = queue;
     if (!updater->norms.sums)
         DLC_TRY(dlc_norms_open(&updater->target, &updater->norms));

@@ -34,12 +34,15 @@ static dlc_status check(const dlc_axis *axis) {
             "must compute: start more ranks, or set fewer servers",
             servers, servers == 1 ? "" : "s", session->ranks == 1 ? "is" : "are",
             session->ranks, session->ranks == 1 ? "" : "s");
-    if (is_wanted(session) && dlc_setup_precision(session->setup) == DLC_F16)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "consistency '%s' doesn't work with fp16: whether a gradient "
-                        "overflowed must be known before it is used; set [train] "
-                        "precision = bf16",
-                        session->setup->consistency->name);
+    if (is_wanted(session) &&
+        dlc_settings_is(session->setup->transport_settings, "shard_optimizer", "yes"))
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "%s: with consistency '%s' each rank makes steps of its own for all weights, "
+            "and needs all of the solver's state for that; remove shard_optimizer, or "
+            "set [consistency] type = synchronous",
+            dlc_settings_where(session->setup->transport_settings, "shard_optimizer"),
+            session->setup->consistency->name);
     return DLC_OK;
 }
 

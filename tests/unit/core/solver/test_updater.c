@@ -45,11 +45,16 @@ static void update_part(const dlc_updater *updater, const dlc_rule_values *value
     memcpy(r.slots[0] + begin, slot, bytes);
 }
 
-static void open_updater(void) {
+static void open_scaled(dlc_loss_scale *scale) {
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9",
                  "solver.weight_decay=0.01", "solver.accumulation_steps=2");
+    r.loss_scale = scale;
     lay_out();
     ck_assert_int_eq(fixture_create(&r), DLC_OK);
+}
+
+static void open_updater(void) {
+    open_scaled(NULL);
 }
 
 /* Parts of any size give bitwise what synchronous training gives. */
@@ -94,6 +99,46 @@ START_TEST(scales_gradients) {
         ck_assert_mem_eq(first, r.weights, sizeof first); /* a power of two is exact */
         fixture_close(&r);
     }
+}
+END_TEST
+
+/* As a worker does that has a loss scale of its own: measures, then updates all. */
+static void update_scaled(dlc_loss_scale *scale, float factor) {
+    float *slots[] = {r.slots[0]};
+    dlc_rule_values values;
+    open_scaled(scale);
+    const dlc_updater *updater = dlc_solver_updater_table(r.updater);
+    ck_assert_int_eq(updater->needs_norms, scale != NULL);
+    ck_assert_int_eq(updater->values(updater->context, 0, &values), DLC_OK);
+    for (size_t i = 0; i < r.count; i++)
+        r.gradients[i] = gradient(i, 0) * factor;
+    if (scale)
+        ck_assert_int_eq(updater->measure(updater->context, NULL, &values, 1,
+                                          r.gradients, slots, r.weights),
+                         DLC_OK);
+    update_part(updater, &values, 0, r.count, 1);
+}
+
+START_TEST(takes_the_loss_scale) {
+    float plain[FIXTURE_ELEMENTS_MAX], before[FIXTURE_ELEMENTS_MAX];
+    dlc_loss_scale scale = {.scale = 1024, .inverse = 1.0f / 1024};
+    update_scaled(NULL, 1);
+    memcpy(plain, r.weights, sizeof plain);
+    fixture_close(&r);
+
+    update_scaled(&scale, 1024);
+    ck_assert_mem_eq(plain, r.weights, r.count * sizeof(float));
+    ck_assert_int_eq(scale.good_iterations, 1);
+    fixture_close(&r);
+
+    open_updater();
+    memcpy(before, r.weights, sizeof before);
+    fixture_close(&r);
+    update_scaled(&scale, INFINITY);
+    ck_assert_mem_eq(before, r.weights, r.count * sizeof(float));
+    ck_assert(scale.scale == 512);
+    ck_assert_int_eq(scale.skipped, 1);
+    fixture_close(&r);
 }
 END_TEST
 
@@ -321,6 +366,7 @@ int main(void) {
     TCase *all = tcase_create("all");
     tcase_add_loop_test(all, parts_are_the_whole, 0, 5);
     tcase_add_test(all, scales_gradients);
+    tcase_add_test(all, takes_the_loss_scale);
     tcase_add_test(all, refuses_bad_answers);
     tcase_add_test(all, refuses_clip_value_with_norms);
     tcase_add_loop_test(all, takes_norms_of_tensors, 0, 2);
