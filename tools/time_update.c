@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "session/full_state.h"
+#include "solver/synchronous.h"
 
 /* One layer with parameters. */
 typedef struct layer_update {
@@ -46,15 +47,19 @@ static dlc_status open_slice(const dlc_time_update *update, const dlc_net_row *r
     const dlc_session *session = update->session;
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
     dlc_update_target target = dlc_session_update_target(session, arenas);
-    float *slots[DLC_MAX_SLOTS] = {0};
+    dlc_consistency_args args = {.size = sizeof args,
+                                 .device_ops = session->device_ops,
+                                 .device = session->device,
+                                 .count = row->trained_count,
+                                 .weights = arenas->weights + row->trained_begin,
+                                 .gradients = arenas->gradients + row->trained_begin};
     for (int32_t i = 0; i < session->solver.slots; i++)
-        slots[i] = (float *)update->slot[i].base + row->trained_begin;
+        args.slots[i] = (float *)update->slot[i].base + row->trained_begin;
     DLC_TRY(copy_segments(arenas, row, slice, &target.segments));
     target.segment = slice->segment;
     target.count = slice->count = row->trained_count;
     target.queue = NULL; /* it is done when the clock is read */
-    return dlc_local_update_open(&target, arenas->weights + row->trained_begin,
-                                 arenas->gradients + row->trained_begin, slots, NULL,
+    return dlc_local_update_open(&target, &dlc_synchronous_ops, &args,
                                  session->solver.accumulation_steps, &slice->update);
 }
 

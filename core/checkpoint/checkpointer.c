@@ -24,7 +24,8 @@ void dlc_checkpointer_init(dlc_checkpointer *checkpointer, dlc_session *session)
 }
 
 int dlc_checkpointer_must_ask(dlc_checkpointer *checkpointer) {
-    if (checkpointer->session->rank != 0 || checkpointer->seconds <= 0 ||
+    const dlc_session *session = checkpointer->session;
+    if (session->rank != session->ranks - 1 || checkpointer->seconds <= 0 ||
         checkpointer->asked || dlc_since(checkpointer->tried) < checkpointer->seconds)
         return 0;
     checkpointer->asked = 1;

@@ -17,7 +17,7 @@ typedef struct dlc_checkpointer {
     int last;         /* write one at the end */
     int keeps_best;   /* write one after the best test */
     uint64_t tried;   /* time of the last attempt, or of the start of training */
-    int asked;        /* rank 0: it is time for one, which is not written yet */
+    int asked;        /* last rank: it is time for one, which is not written yet */
     int improved;     /* the last test was the best, and is not written yet */
     int64_t written;  /* the iteration of the last checkpoint; -1: none yet */
     char
@@ -27,8 +27,8 @@ typedef struct dlc_checkpointer {
 /* Starts the clock. If the session has no run folder, nothing is ever written. */
 void dlc_checkpointer_init(dlc_checkpointer *checkpointer, dlc_session *session);
 
-/* Before each iteration: must this rank vote for a checkpoint? Only rank 0's clock
- * counts; the other ranks learn of it with the control words, as of a signal. */
+/* Before each iteration: must this rank vote for a checkpoint? Only the last rank's
+ * clock counts; the other ranks learn of it with the control words, as of a signal. */
 int dlc_checkpointer_must_ask(dlc_checkpointer *checkpointer);
 
 /* Called after each test, on all ranks with the same numbers. */

@@ -1,4 +1,4 @@
-/* An open safetensors file, for the files that read one: safetensors.c and
+/* An open safetensors file, for the files that read one: safetensors_read.c and
  * safetensors_checksum.c. */
 #ifndef DLC_CHECKPOINT_SAFETENSORS_FILE_H
 #define DLC_CHECKPOINT_SAFETENSORS_FILE_H

@@ -12,11 +12,13 @@
 
 #include "comm/progress_engine.h"
 
-/* The ranks [first, first + ranks) of an engine's channel, one of which is its own. */
+/* The ranks first, first + stride, ... of an engine's channel, one of which is its own.
+ */
 typedef struct dlc_gather_group {
     dlc_progress_engine *engine; /* without a thread */
     dlc_tag_user tag;            /* whose messages these are */
     int32_t first, rank, ranks;  /* rank: of the caller in the group */
+    int32_t stride;              /* 0: they are neighbours */
     int32_t *pending; /* 0; for the engine, which may use it until it is closed */
 } dlc_gather_group;
 

@@ -62,8 +62,8 @@ struct dlc_axis_ops {
     /* Decides, with the device open and the batch split, whether the axis is used and
      * how. May change which samples are this rank's. */
     dlc_status (*plan)(dlc_axis *axis);
-    /* Splits the batch anew by measurements, before the nets are built. */
-    dlc_status (*split_batch)(dlc_axis *axis);
+    /* Before the nets are built. *is_split = 1: it has split the batch anew. */
+    dlc_status (*split_batch)(dlc_axis *axis, int *is_split);
     /* Once the ranks are connected and the nets allocated, before the exchange. */
     dlc_status (*connect)(dlc_axis *axis);
     /* Once nets, exchange and slots are open. */
@@ -87,7 +87,8 @@ struct dlc_axis_ops {
     /* The order of forward and backward, with `state` as context; NULL: a pass of the
      * whole net. */
     const dlc_schedule_ops *schedule;
-    /* Collective. Reduces control words that the exchange does not: in, this rank's. */
+    /* Collective over ranks in the same iteration. In: the words that the replicas
+     * (session/replicas.h) have agreed on; out: those of the whole job. */
     dlc_status (*reduce_control)(dlc_axis *axis, float words[DLC_CONTROL_WORDS]);
     /* Collective. Runs this rank's part of a test: lists the metrics, adds the sums. */
     dlc_status (*test)(dlc_axis *axis, dlc_evaluation *evaluation);

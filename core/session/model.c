@@ -73,17 +73,10 @@ static dlc_status open_updater(dlc_session *session) {
     return dlc_solver_updater_open(&target, &session->updater);
 }
 
-dlc_status dlc_session_open_p2p(dlc_session *session) {
-    if (!session->needs.p2p_channel || session->ranks == 1)
-        return DLC_OK;
-    return dlc_p2p_open(&session->connection.how, &session->p2p);
-}
-
-dlc_status dlc_session_open_model(dlc_session *session) {
-    DLC_TRY(set_schedule(session, session->resumed_schedule));
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    const dlc_consistency_ops *ops = session->consistency_ops;
-    DLC_TRY(open_updater(session));
+dlc_consistency_args dlc_session_model_args(const dlc_session *session,
+                                            const dlc_arenas *arenas,
+                                            const dlc_memory *slot,
+                                            const dlc_replicas *replicas) {
     dlc_consistency_args args = {.size = sizeof args,
                                  .settings = session->setup->consistency_settings,
                                  .device_ops = session->device_ops,
@@ -93,14 +86,24 @@ dlc_status dlc_session_open_model(dlc_session *session) {
                                  .control_words = arenas->control_words,
                                  .weights = arenas->weights,
                                  .gradients = arenas->gradients,
-                                 .updater = dlc_solver_updater_table(session->updater),
-                                 .exchange = dlc_exchanger_table(session->exchanger),
-                                 .p2p = session->p2p ? dlc_p2p_table(session->p2p)
-                                                     : NULL,
-                                 .batch_split = session->setup->batch_split.count,
+                                 .p2p = replicas->p2p ? dlc_p2p_table(replicas->p2p)
+                                                      : NULL,
+                                 .batch_split = replicas->samples,
+                                 .job_rank = session->rank,
                                  .iteration = session->iteration};
     for (int32_t i = 0; i < session->solver.slots; i++)
-        args.slots[i] = session->slot[i].base;
+        args.slots[i] = slot[i].base;
+    return args;
+}
+
+dlc_status dlc_session_open_model(dlc_session *session) {
+    const dlc_consistency_ops *ops = session->consistency_ops;
+    DLC_TRY(set_schedule(session, session->resumed_schedule));
+    DLC_TRY(open_updater(session));
+    dlc_consistency_args args = dlc_session_model_args(
+        session, dlc_net_arenas(session->net), session->slot, &session->replicas);
+    args.updater = dlc_solver_updater_table(session->updater);
+    args.exchange = dlc_exchanger_table(session->exchanger);
     DLC_TRY(ops->create(&args, &session->consistency));
     if (session->model_state)
         DLC_TRY(ops->load(session->consistency, session->model_state,
@@ -113,10 +116,10 @@ dlc_status dlc_session_open_model(dlc_session *session) {
 
 void dlc_session_close_model(dlc_session *session) {
     dlc_updates_close(&session->updates);
-    dlc_p2p_cancel(session->p2p); /* no thread waits for a peer that has left */
+    dlc_p2p_cancel(session->replicas.p2p); /* nobody waits for a peer that has left */
     if (session->consistency)
         session->consistency_ops->destroy(session->consistency);
     dlc_solver_updater_close(session->updater);
-    dlc_p2p_close(session->p2p);
+    dlc_replicas_close(&session->replicas);
     dlc_free(session->model_state);
 }

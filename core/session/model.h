@@ -12,11 +12,9 @@ dlc_status dlc_session_count_iterations(dlc_session *session);
 
 /* Allocates the slots and the sum of accumulated gradients. */
 dlc_status dlc_session_open_slots(dlc_session *session);
-/* Collective. Opens the consistency model's p2p channel, if it wants one. */
-dlc_status dlc_session_open_p2p(dlc_session *session);
 /* Begins with the session's weights, slots and iteration. Collective. */
 dlc_status dlc_session_open_model(dlc_session *session);
-/* Closes the model and its channel, which no thread waits for any more. */
+/* Closes the model; no thread waits for its channel any more. */
 void dlc_session_close_model(dlc_session *session);
 
 #endif

@@ -44,16 +44,27 @@ static dlc_status sum_rows(void *context, double *squares, int32_t count) {
                                      (size_t)count * sizeof *sum);
 }
 
-/* Shared parameters count on the first rank of a stage, rows on the first that has
- * them. */
+/* All ranks; or, if they may be in different iterations, those that compute the same
+ * gradient: a rank of each stage. */
+static dlc_gather_group ranks_of_gradient(const dlc_session *session) {
+    dlc_mesh_group ranks = {.stride = 1, .ranks = session->ranks};
+    if (session->needs.allows_skew)
+        ranks = dlc_mesh_column(&session->mesh, session->rank);
+    return (dlc_gather_group){.engine = session->model_norms.all,
+                              .first = ranks.first,
+                              .rank = (session->rank - ranks.first) / ranks.stride,
+                              .ranks = ranks.ranks,
+                              .stride = ranks.stride};
+}
+
+/* Of several ranks that have the same gradient, the first counts: shared parameters on
+ * the first rank of a stage, rows on the first that has them. */
 static dlc_status sum_model(void *context, double *square) {
     dlc_session *session = context;
     const dlc_device_ops *ops = session->device_ops;
     dlc_mesh_place place = dlc_mesh_place_of(&session->mesh, session->rank);
-    const dlc_gather_group members = {.engine = session->model_norms.all,
-                                      .rank = session->rank,
-                                      .ranks = session->ranks};
-    const double *of[2] = {place.data + place.tensor == 0 ? square : NULL, NULL};
+    int is_first = session->needs.allows_skew || place.data + place.tensor == 0;
+    const double *of[2] = {is_first ? square : NULL, NULL};
     double *own = session->model_norms.square.base, *sum = NULL;
     if (place.data == 0)
         DLC_TRY(dlc_local_update_gradient_square(&session->sharded.update, &of[1]));
@@ -62,7 +73,7 @@ static dlc_status sum_model(void *context, double *square) {
                                   sizeof *own)
                       : ops->fill(session->device, session->queue, own + i, 0,
                                   sizeof *own));
-    DLC_TRY(add_over(session, members, own, 2, &sum));
+    DLC_TRY(add_over(session, ranks_of_gradient(session), own, 2, &sum));
     sum[0] += sum[1];
     DLC_TRY(ops->copy(session->device, session->queue, own, sum, sizeof *own));
     return ops->copy(session->device, session->queue, square, own, sizeof *own);

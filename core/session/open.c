@@ -79,7 +79,18 @@ static dlc_status open_connection(dlc_session *session) {
                                 .tagged_messages = session->needs.p2p_channel,
                                 .any_order = dlc_settings_is(setup->transport_settings,
                                                              "reduction_order", "any")};
-    return dlc_connection_open(&args, &session->connection);
+    DLC_TRY(dlc_connection_open(&args, &session->connection));
+    session->replicas = (dlc_replicas){.ranks = {.stride = 1, .ranks = session->ranks},
+                                       .how = session->connection.how};
+    return DLC_OK;
+}
+
+static dlc_status open_replicas(dlc_session *session) {
+    int needs_p2p = session->needs.p2p_channel;
+    DLC_TRY(dlc_replicas_open(&session->replicas, session->job, session->local_batch,
+                              needs_p2p));
+    return dlc_replicas_open(&session->sharded.replicas, session->job,
+                             session->local_batch, needs_p2p);
 }
 
 /* Registers the arenas with the transports, which then work in place. */
@@ -264,8 +275,10 @@ static dlc_status open_plan(const dlc_axis_ops *const *axes, dlc_session *sessio
 
 static dlc_status measure_batch_split(dlc_session *session) {
     DLC_EACH_AXIS(session, axis, split_batch) {
-        DLC_TRY(axis->ops->split_batch(axis));
-        find_local_batch(session);
+        int is_split = 0;
+        DLC_TRY(axis->ops->split_batch(axis, &is_split));
+        if (is_split)
+            find_local_batch(session);
     }
     return DLC_OK;
 }
@@ -276,8 +289,8 @@ static dlc_status open_work(dlc_session *session) {
     DLC_TRY(dlc_nets_open(session));
     DLC_TRY(aside(session, dlc_feeds_open)); /* they start to read ahead */
     DLC_TRY(aside(session, open_connection));
-    DLC_TRY(aside(session, dlc_session_open_p2p));
     DLC_TRY(aside(session, connect_axes));
+    DLC_TRY(aside(session, open_replicas));
     DLC_TRY(aside(session, dlc_layer_group_open));
     DLC_TRY(aside(session, open_exchange));
     DLC_TRY(dlc_session_open_slots(session));

@@ -9,7 +9,6 @@
 #define DLC_SESSION_SESSION_H
 
 #include "comm/exchange.h"
-#include "comm/p2p_channel.h"
 #include "data/feed.h"
 #include "job/job.h"
 #include "net/net.h"
@@ -18,6 +17,7 @@
 #include "session/control.h"
 #include "session/layer_group.h"
 #include "session/output.h"
+#include "session/replicas.h"
 #include "session/sharded.h"
 #include "session/updates.h"
 #include "setup/mesh.h"
@@ -85,7 +85,7 @@ typedef struct dlc_session {
     size_t model_state_bytes;
 
     dlc_session_layer_group layer_group; /* of collective layers */
-    dlc_p2p *p2p; /* the consistency model's p2p channel; NULL: it needs none */
+    dlc_replicas replicas; /* of the parameters that this rank has whole */
 
     int64_t local_offset, local_batch; /* this rank's samples in the global batch */
     int32_t micro_batches;             /* that a pass of this rank is cut into */
@@ -147,6 +147,13 @@ int dlc_session_may_defer(const dlc_session *session);
  * memory. */
 dlc_update_target dlc_session_update_target(const dlc_session *session,
                                             const dlc_arenas *arenas);
+
+/* What a consistency model of these parameters is created with, but for updater and
+ * exchange. */
+dlc_consistency_args dlc_session_model_args(const dlc_session *session,
+                                            const dlc_arenas *arenas,
+                                            const dlc_memory *slot,
+                                            const dlc_replicas *replicas);
 
 /* Samples of an iteration, over all ranks and accumulation steps. */
 int64_t dlc_session_samples(const dlc_session *session);

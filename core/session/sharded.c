@@ -29,18 +29,17 @@ dlc_status dlc_sharded_start(dlc_session *session) {
     dlc_update_target target = dlc_session_update_target(session, arenas);
     target.peers = &session->model_norms.sharded;
     target.loss_scale = session->loss_scale.base;
-    float *slots[DLC_MAX_SLOTS] = {0};
     if (!arenas->count)
         return DLC_OK;
-    for (int32_t i = 0; i < session->solver.slots; i++)
-        slots[i] = sharded->slot[i].base;
     if (sharded->comm)
         DLC_TRY(open_exchange(session, arenas));
-    const dlc_exchange *exchange = sharded->exchanger
-                                       ? dlc_exchanger_table(sharded->exchanger)
-                                       : NULL;
+    dlc_consistency_args args = dlc_session_model_args(session, arenas, sharded->slot,
+                                                       &sharded->replicas);
+    args.parameters = "rows";
+    if (sharded->exchanger)
+        args.exchange = dlc_exchanger_table(sharded->exchanger);
     return dlc_local_update_open(
-        &target, arenas->weights, arenas->gradients, slots, exchange,
+        &target, session->consistency_ops, &args,
         session->solver.accumulation_steps * session->micro_batches, &sharded->update);
 }
 
@@ -54,7 +53,9 @@ dlc_status dlc_sharded_finish(dlc_session *session) {
 }
 
 void dlc_sharded_close(dlc_session *session) {
+    dlc_p2p_cancel(session->sharded.replicas.p2p);
     dlc_local_update_close(&session->sharded.update);
+    dlc_replicas_close(&session->sharded.replicas);
     dlc_exchanger_close(session->sharded.exchanger);
     dlc_slots_close(session->device_ops, session->device, session->sharded.slot);
 }

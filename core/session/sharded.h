@@ -13,6 +13,7 @@
 #include <dlcore/device.h>
 
 #include "comm/exchange.h"
+#include "session/replicas.h"
 #include "solver/ema.h"
 #include "solver/local_update.h"
 #include "solver/slots.h"
@@ -23,8 +24,9 @@ struct dlc_session;
 typedef struct dlc_sharded {
     dlc_memory slot[DLC_MAX_STATES];
     dlc_ema ema;
-    dlc_comm
-        *comm; /* of the ranks with the same rows, set by an axis; NULL: only this */
+    /* Of the ranks with the same rows, set by an axis; NULL: only this one has them. */
+    dlc_comm *comm;
+    dlc_replicas replicas;
     dlc_exchanger *exchanger;
     dlc_local_update update;
 } dlc_sharded;

@@ -135,6 +135,14 @@ dlc_mesh_group dlc_mesh_data_group(const dlc_mesh *mesh, int32_t rank) {
                             .ranks = stage.ranks / mesh->tensor};
 }
 
+dlc_mesh_group dlc_mesh_column(const dlc_mesh *mesh, int32_t rank) {
+    int32_t each = mesh->ranks / mesh->pipeline;
+    if (dlc_mesh_data(mesh) * mesh->tensor > each)
+        return (dlc_mesh_group){.ranks = 0};
+    return (dlc_mesh_group){
+        .first = rank % each, .stride = each, .ranks = mesh->pipeline};
+}
+
 /* ---- Samples --------------------------------------------------------------------- */
 
 /* Where the samples of the first `ranks` ranks of a stage end. */

@@ -62,6 +62,9 @@ dlc_mesh_place dlc_mesh_place_of(const dlc_mesh *mesh, int32_t rank);
 dlc_mesh_group dlc_mesh_stage_group(const dlc_mesh *mesh, int32_t rank);
 dlc_mesh_group dlc_mesh_tensor_group(const dlc_mesh *mesh, int32_t rank);
 dlc_mesh_group dlc_mesh_data_group(const dlc_mesh *mesh, int32_t rank);
+/* Those that have the same samples, one of each stage. No ranks: the stages have
+ * unequal numbers of them. */
+dlc_mesh_group dlc_mesh_column(const dlc_mesh *mesh, int32_t rank);
 
 /* The range of `samples`, which a stage computes together, that this rank has: at least
  * one, if there are as many as ranks. */

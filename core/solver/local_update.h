@@ -1,6 +1,5 @@
 /* The update of arenas outside a session's exchange: rows of tensor-parallel layers,
- * and what `dlcore time` measures. Accumulation, updater and the synchronous model in
- * one.
+ * and what `dlcore time` measures. Accumulation, updater and consistency model in one.
  *
  * Threads: the train thread. */
 #ifndef DLC_SOLVER_LOCAL_UPDATE_H
@@ -13,18 +12,20 @@
 typedef struct dlc_local_update {
     dlc_accumulator accumulator;
     dlc_solver_updater *updater;
+    const dlc_consistency_ops *ops;
     dlc_consistency *model;
     size_t border[2];
-    dlc_exchange exchange;
+    dlc_exchange exchange; /* if there is nothing to reduce */
+    const dlc_exchange *reduction;
 } dlc_local_update;
 
-/* The arenas have `target->count` elements; `slots` as many arenas as the rule has.
- * `exchange`: of one bucket, over the ranks that have a part in the gradients; NULL: no
- * other rank has; `steps`: passes of an iteration. On failure the caller still closes
- * it. */
-dlc_status dlc_local_update_open(const dlc_update_target *target, float *weights,
-                                 float *gradients, float *const *slots,
-                                 const dlc_exchange *exchange, int32_t steps,
+/* `args`: what the model `ops` is created with, but for the updater; the arenas have
+ * `target->count` elements. Its exchange is of one bucket, over the ranks that have a
+ * part in the gradients; NULL: no other rank has. `steps`: passes of an iteration. On
+ * failure the caller still closes it. */
+dlc_status dlc_local_update_open(const dlc_update_target *target,
+                                 const dlc_consistency_ops *ops,
+                                 const dlc_consistency_args *args, int32_t steps,
                                  dlc_local_update *update);
 void dlc_local_update_close(dlc_local_update *update); /* a zeroed one is allowed */
 

@@ -167,25 +167,11 @@ static dlc_status sync_update(dlc_consistency *model, int64_t iteration,
     return run_ranges(model, first[bucket], first[bucket + 1], &model->update);
 }
 
-static dlc_status wait_for_all(const dlc_consistency *model) {
-    for (int32_t b = 0; b < model->exchange->buckets; b++)
-        DLC_TRY(model->exchange->wait(model->exchange->context, b));
-    return DLC_OK;
-}
-
-dlc_status dlc_synchronous_gradient_square(const dlc_consistency *model,
-                                           const double **square) {
-    DLC_TRY(wait_for_all(model));
-    DLC_TRY(dlc_norms_of_gradient(model->target, model->exchange, &model->arenas,
-                                  &model->norms));
-    *square = model->norms.gradient;
-    return DLC_OK;
-}
-
 /* Updates with what can be known only when all gradients are reduced. */
 static dlc_status update_with_norms(dlc_consistency *model, int64_t iteration) {
     dlc_update update = model->update;
-    DLC_TRY(wait_for_all(model));
+    for (int32_t b = 0; b < model->exchange->buckets; b++)
+        DLC_TRY(model->exchange->wait(model->exchange->context, b));
     DLC_TRY(dlc_norms_measure(model->target, model->exchange, &model->arenas,
                               &model->ranges, iteration, &model->norms, &update));
     return run_ranges(model, 0, model->ranges.first[model->ranges.buckets], &update);

@@ -16,9 +16,4 @@
 extern const dlc_feature dlc_synchronous_feature;
 extern const dlc_consistency_ops dlc_synchronous_ops;
 
-/* Once all buckets are ready: waits for their reduction; *square is then the squared
- * norm of the arena's gradient, in device memory. Only where updates need norms. */
-dlc_status dlc_synchronous_gradient_square(const dlc_consistency *model,
-                                           const double **square);
-
 #endif

@@ -10,7 +10,9 @@ struct dlc_solver_updater {
     dlc_updater table;
     dlc_update_target target;
     dlc_param_ranges ranges; /* of the whole arena */
-    dlc_norms norms;         /* of the last measure */
+    /* Of the last measure: */
+    dlc_norms norms;
+    const double *gradient_square; /* to clip by; NULL: nothing is clipped */
 };
 
 dlc_status dlc_update_make(const dlc_update_target *target, int64_t iteration,
@@ -106,8 +108,7 @@ static dlc_status table_update(void *context, dlc_queue *queue,
                         "solver '%s' needs %s, and this consistency model takes no "
                         "norms; set [consistency] type = synchronous",
                         solver->name, reason(solver));
-    if (solver->clip_norm > 0)
-        update.gradient_square = updater->norms.gradient;
+    update.gradient_square = updater->gradient_square;
     for (size_t i = find_range(ranges, begin);
          i < ranges->first[1] && ranges->at[i].begin < part.end; i++)
         DLC_TRY(update_range(updater, &update, &ranges->at[i], &part));
@@ -128,8 +129,21 @@ static dlc_status table_measure(void *context, dlc_queue *queue,
         DLC_TRY(dlc_norms_open(&updater->target, &updater->norms));
     for (int32_t i = 0; i < solver->slots; i++)
         arenas.slots[i] = slots[i];
-    return dlc_norms_measure(&here, NULL, &arenas, &updater->ranges, 0, &updater->norms,
-                             &update);
+    DLC_TRY(dlc_norms_measure(&here, NULL, &arenas, &updater->ranges, 0,
+                              &updater->norms, &update));
+    updater->gradient_square = update.gradient_square;
+    return DLC_OK;
+}
+
+dlc_status dlc_solver_updater_gradient_square(dlc_solver_updater *updater,
+                                              const float *gradients,
+                                              const double **square) {
+    const dlc_update_arenas arenas = {.gradients = gradients};
+    if (!updater->norms.sums)
+        DLC_TRY(dlc_norms_open(&updater->target, &updater->norms));
+    DLC_TRY(dlc_norms_of_gradient(&updater->target, NULL, &arenas, &updater->norms));
+    *square = updater->norms.gradient;
+    return DLC_OK;
 }
 
 dlc_status dlc_solver_updater_open(const dlc_update_target *target,

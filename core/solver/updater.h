@@ -20,6 +20,12 @@ void dlc_solver_updater_close(dlc_solver_updater *updater); /* NULL allowed */
 /* For consistency models; valid until close. */
 const dlc_updater *dlc_solver_updater_table(const dlc_solver_updater *updater);
 
+/* *square: the squared norm of these gradients, of the whole arena, in device memory.
+ * Only where updates need norms. */
+dlc_status dlc_solver_updater_gradient_square(dlc_solver_updater *updater,
+                                              const float *gradients,
+                                              const double **square);
+
 /* What the updater behind a table was opened with. */
 const dlc_update_target *dlc_updater_target(const dlc_updater *table);
 

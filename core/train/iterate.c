@@ -397,18 +397,32 @@ dlc_status dlc_iterate_begin(dlc_iterate *iterate) {
     return DLC_OK;
 }
 
+/* Waits for the work on the queue, if there is one. */
+static dlc_status wait_for_queue(const dlc_session *session) {
+    dlc_event *idle = NULL;
+    if (!session->queue)
+        return DLC_OK;
+    const dlc_device_queue_ops *queues = session->device_ops->queues;
+    DLC_TRY(queues->event_open(session->device, &idle));
+    dlc_status status = queues->event_record(session->device, session->queue, idle);
+    if (status == DLC_OK)
+        status = dlc_session_wait(session, idle);
+    queues->event_close(session->device, idle);
+    return status;
+}
+
 /* Copies the control words of all ranks to `words`. */
 static dlc_status collect_control_words(dlc_iterate *iterate,
                                         float words[DLC_CONTROL_WORDS]) {
     const dlc_session *session = iterate->session;
     const size_t bytes = sizeof iterate->words;
     iterate->has_result = 0;
-    DLC_EACH_AXIS(session, axis, reduce_control) {
-        memcpy(words, iterate->words, bytes);
-        return axis->ops->reduce_control(axis, words);
-    }
-    return session->device_ops->copy(session->device, NULL, words,
-                                     control_words_of(session), bytes);
+    DLC_TRY(wait_for_queue(session));
+    DLC_TRY(session->device_ops->copy(session->device, NULL, words,
+                                      control_words_of(session), bytes));
+    DLC_EACH_AXIS(session, axis, reduce_control)
+    DLC_TRY(axis->ops->reduce_control(axis, words));
+    return DLC_OK;
 }
 
 dlc_status dlc_iterate_end(dlc_iterate *iterate, dlc_iterate_result *result) {

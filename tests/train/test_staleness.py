@@ -45,7 +45,7 @@ class Job(unittest.TestCase):
         net = self.folder / "net.ini"
         net.write_text(text)
         return [BIN, "train", str(net), "--json", f"--iterations={iterations}",
-                f"--run-dir={tempfile.mkdtemp(dir=self.folder)}", *more]
+                f"--run-dir={tempfile.mkdtemp(dir=self.folder)}", "--device=cpu", *more]
 
     def train(self, text, iterations, *more):
         """The report, the checkpoint and the log."""
@@ -60,6 +60,8 @@ class Job(unittest.TestCase):
         """No read of rank's weights is too old, and it has the rank's own updates; where a
         rank waits it must. `ranks`: those of one group, in its order."""
         reads = 0
+        if len(ranks) == 1:
+            return
         for me, rank in enumerate(ranks):
             for line in pathlib.Path(f"{trace}.{rank}").read_text().splitlines():
                 what, *words = line.split()
@@ -84,7 +86,7 @@ class Combinations(Job):
         for precision in ("float32", "fp16"):
             for name, extra in EXTRAS.items():
                 with self.subTest(precision=precision, extra=name):
-                    more = ("--ranks=2", "--set=train.device=async",
+                    more = ("--ranks=2", "--device=async",
                             f"--set=train.precision={precision}", *extra)
                     exact = self.train(NET, 8, *more)
                     none = self.train(NET, 8, "--consistency=ssp", *more)
@@ -98,7 +100,7 @@ class Combinations(Job):
     def test_overflow(self):
         """Without staleness all ranks skip an iteration; otherwise each skips its own, by a
         scale of its own."""
-        more = ("--ranks=2", "--set=train.device=async", "--set=train.precision=fp16")
+        more = ("--ranks=2", "--device=async", "--set=train.precision=fp16")
         exact = self.train(HUGE, 8, *more)[1]
         none = self.train(HUGE, 8, "--consistency=ssp", *more)[1]
         self.assertEqual(tensors_digest(none), tensors_digest(exact))
@@ -126,6 +128,172 @@ class Combinations(Job):
                               capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("needs all of the solver's state", done.stderr)
+
+
+SPLIT = NET.replace("type = batch_norm\nmomentum = 0.75", "type = scale").replace(
+    "learning_rate = 0.05", "learning_rate = 0.01")
+ROWS = SPLIT.replace("[ip1]", "[ip1]\nparallel = tensor")
+# A layout of the ranks; the ranks that share whole parameters, and those that share rows.
+Layout = collections.namedtuple("Layout", "net options groups rows")
+LAYOUTS = {
+    "pipeline": Layout(SPLIT, ("--ranks=4", "--set=parallel.pipeline=ip1"),
+                       ((0, 1), (2, 3)), ()),
+    "unequal": Layout(SPLIT, ("--ranks=4", "--set=parallel.pipeline=ip1",
+                              "--set=parallel.pipeline_ranks=3,1"), ((0, 1, 2), (3,)), ()),
+    "tensor": Layout(ROWS, ("--ranks=4", "--set=parallel.tensor=2"),
+                     ((0, 1, 2, 3),), ((0, 2), (1, 3))),
+    "all": Layout(ROWS, ("--ranks=8", "--set=parallel.pipeline=ip1", "--set=parallel.tensor=2"),
+                  ((0, 1, 2, 3), (4, 5, 6, 7)), ((4, 6), (5, 7)))}
+STRONG = "--scaling=strong"
+
+
+class Axes(Job):
+    """Layers are divided too: each set of ranks that share parameters has its own clocks."""
+
+    def test_no_staleness_is_synchronous(self):
+        one = self.train(SPLIT, 30)
+        for name, layout in LAYOUTS.items():
+            for device in ("cpu", "async"):
+                more = (STRONG, f"--device={device}", *layout.options)
+                exact = self.train(layout.net, 30, *more)
+                none = self.train(layout.net, 30, "--consistency=ssp", *more)
+                with self.subTest(name, device=device):
+                    self.assertEqual(tensors_digest(none[1]), tensors_digest(exact[1]))
+                    for report in (exact[0], none[0]):
+                        self.assertTrue(math.isclose(
+                            report["training_loss"], one[0]["training_loss"],
+                            rel_tol=1e-4), report["training_loss"])
+
+    def test_traces_keep_the_rule(self):
+        """In memory of the host, and of a device that works when it likes."""
+        for name, layout in LAYOUTS.items():
+            for device, extra in (("cpu", "accumulation"), ("async", "plain")):
+                with self.subTest(name, device=device):
+                    trace = self.folder / f"{name}-{device}"
+                    report, _, log = self.train(
+                        layout.net, 20, STRONG, *STALE, *EXTRAS[extra], *layout.options,
+                        f"--device={device}", f"--set=consistency.trace={trace}")
+                    for ranks in layout.groups:
+                        self.check_trace(trace, ranks, 2)
+                    for ranks in layout.rows:
+                        self.check_trace(f"{trace}.rows", ranks, 2)
+                    self.assertLess(report["training_loss"], 1.6)
+                    self.assertIn("clocks stale", log)
+
+    def test_norms(self):
+        """Of the whole gradient and of tensors. A worker of a pipeline has the parts of its
+        gradient in a column of ranks; of split layers no rank has a gradient of its own."""
+        for name, layout in LAYOUTS.items():
+            for what, more in (
+                    ("clipping", ("--device=cpu", *EXTRAS["both"])),
+                    ("fp16", ("--device=async", "--set=train.precision=fp16")),
+                    ("tensors", ("--device=cpu", "--solver=lars"))):
+                with self.subTest(name, what=what):
+                    more = (STRONG, *layout.options, *more)
+                    exact = self.train(layout.net, 8, *more)[1]
+                    none = self.train(layout.net, 8, "--consistency=ssp", *more)[1]
+                    self.assertEqual(tensors_digest(none), tensors_digest(exact))
+                    trace = self.folder / f"{name}-{what}"
+                    stale = (*STALE, *more, f"--set=consistency.trace={trace}")
+                    if name != "pipeline" and what != "tensors":
+                        done = subprocess.run(self.command(layout.net, 1, *stale),
+                                              capture_output=True, text=True, timeout=60,
+                                              env={**os.environ, **DEVICES})
+                        self.assertEqual(done.returncode, 2, done.stderr)
+                        self.assertIn("takes the norm of its own gradient", done.stderr)
+                        continue
+                    report = self.train(layout.net, 16, *stale)[0]
+                    for ranks in layout.groups:
+                        self.check_trace(trace, ranks, 2)
+                    self.assertLess(report["training_loss"], 1.6)
+
+    def test_column_has_one_norm(self):
+        """A worker alone has the whole gradient, in whatever stages."""
+        clipped = ("--set=solver.clip_gradients=0.05", *STALE)
+        whole = self.train(SPLIT, 8, *clipped)[1]
+        found = self.train(SPLIT, 8, *clipped, "--ranks=3",
+                           "--set=parallel.pipeline=ip1,ip2")[1]
+        for name, values in read_tensors(whole).items():
+            most = max(map(abs, values))
+            for a, b in zip(values, read_tensors(found)[name]):
+                self.assertLess(abs(a - b), 1e-4 * most, name)
+
+    def test_resume(self):
+        """In the same layout bitwise, without staleness; in any other, and back."""
+        for name, layout in LAYOUTS.items():
+            with self.subTest(name):
+                options = (STRONG, "--consistency=ssp", *layout.options)
+                whole = self.train(layout.net, 8, *options)[1]
+                half = self.train(layout.net, 4, *options)[1]
+                rest = self.train(layout.net, 8, f"--resume={half}", *options)[1]
+                self.assertEqual(tensors_digest(rest), tensors_digest(whole))
+                stale = self.train(layout.net, 4, STRONG, *STALE, *layout.options)[1]
+                alone = self.train(SPLIT, 8, f"--resume={stale}")[1]
+                report = self.train(layout.net, 12, STRONG, *STALE, *layout.options,
+                                    f"--resume={alone}")[0]
+                self.assertEqual(report["iterations"], 12)
+                self.assertLess(report["training_loss"], 1.6)
+
+    def start(self, layout, trace, *more):
+        """A long job, once it trains; and its ranks."""
+        job = subprocess.Popen( # pylint: disable=consider-using-with
+            self.command(layout.net, 10 ** 6, STRONG, *STALE, *layout.options,
+                         f"--set=consistency.trace={trace}", *more),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True)
+        self.addCleanup(job.wait)
+        self.addCleanup(job.kill)
+        files = [pathlib.Path(f"{trace}.{rank}") for ranks in layout.groups for rank in ranks
+                 if len(ranks) > 1]
+        deadline = time.monotonic() + 60
+        while not all(file.exists() and file.stat().st_size > 10000 for file in files):
+            self.assertIsNone(job.poll(), job.stderr.read() if job.poll() else "")
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text()
+        return job, [int(pid) for pid in children.split()]
+
+    def test_killed_rank(self):
+        """It is reported within two seconds, and no rank stays behind."""
+        for name, layout in LAYOUTS.items():
+            with self.subTest(name):
+                job, ranks = self.start(layout, self.folder / f"kill-{name}")
+                self.assertEqual(len(ranks), sum(map(len, layout.groups)))
+                os.kill(ranks[1], signal.SIGKILL)
+                began = time.monotonic()
+                _, log = job.communicate(timeout=60)
+                self.assertLess(time.monotonic() - began, 2.5)
+                self.assertEqual(job.returncode, 5, log)
+                self.assertIn("rank 1", log)
+                for pid in ranks:
+                    self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
+
+    def test_requests(self):
+        """All ranks checkpoint in one iteration, by the clock and when they are asked, and
+        stop in one."""
+        for name, layout in LAYOUTS.items():
+            with self.subTest(name):
+                job, _ = self.start(layout, self.folder / f"ask-{name}",
+                                    "--set=train.checkpoint_minutes=0.005")
+                job.send_signal(signal.SIGHUP)
+                time.sleep(1)
+                job.send_signal(signal.SIGTERM)
+                out, log = job.communicate(timeout=60)
+                self.assertEqual(job.returncode, 128 + signal.SIGTERM, log)
+                report = json.loads(out)
+                self.assertTrue(report["stopped"])
+                self.assertGreaterEqual(len(re.findall(r"checkpoint: .*\.safetensors", log)),
+                                        2, log)
+                self.assertEqual(int(read_metadata(pathlib.Path(report["checkpoint"]))[
+                    "dlcore.iteration"]), report["iterations"])
+
+    def test_servers_need_samples(self):
+        layout = LAYOUTS["pipeline"]
+        done = subprocess.run(self.command(layout.net, 1, *STALE, *layout.options,
+                                           "--set=consistency.servers=1"),
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("every rank of a stage passes samples on", done.stderr)
 
 
 if __name__ == "__main__":

@@ -94,6 +94,9 @@ static dlc_status synchronize(dlc_axis *axis) {
     dlc_job_activity(session->job, "synchronizing all ranks", NULL, 0);
     DLC_TRY(session->consistency_ops->synchronize(session->consistency,
                                                   session->iteration));
+    if (session->sharded.update.model)
+        DLC_TRY(session->consistency_ops->synchronize(session->sharded.update.model,
+                                                      session->iteration));
     state->synchronized = session->iteration;
     return DLC_OK;
 }
@@ -116,7 +119,7 @@ static void progress(const dlc_axis *axis, dlc_json *json) {
         dlc_staleness_rank_json(&now, json);
 }
 
-/* Each rank has its own throughput: that of the job is what all of them process. */
+/* Each rank has its own throughput: that of the job is what all replicas process. */
 static dlc_status sum_throughput(const dlc_session *session, double *images_per_s) {
     double mine = *images_per_s * (double)session->local_batch /
                   (double)session->global_batch;
@@ -124,8 +127,8 @@ static dlc_status sum_throughput(const dlc_session *session, double *images_per_
     if (!all)
         return DLC_ERR_NOMEM;
     dlc_status status = dlc_job_all_gather(session->job, &mine, sizeof mine, all);
-    for (int32_t r = 0; status == DLC_OK && r < session->ranks; r++)
-        sum += all[r];
+    for (int32_t i = 0; status == DLC_OK && i < session->replicas.ranks.ranks; i++)
+        sum += all[dlc_replicas_rank(&session->replicas, i)];
     dlc_free(all);
     if (status == DLC_OK)
         *images_per_s = sum;

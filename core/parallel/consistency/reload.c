@@ -157,8 +157,10 @@ static void log_changes(const dlc_settings *before, const dlc_settings *now) {
 static dlc_status apply(dlc_session *session, dlc_settings *settings) {
     dlc_setup *setup = session->setup;
     DLC_TRY(dlc_setup_add_consistency_settings(setup, settings));
-    dlc_status status = session->consistency_ops->configure(session->consistency,
-                                                            settings);
+    const dlc_consistency_ops *ops = session->consistency_ops;
+    dlc_status status = ops->configure(session->consistency, settings);
+    if (status == DLC_OK && session->sharded.update.model)
+        status = ops->configure(session->sharded.update.model, settings);
     if (status == DLC_OK && session->rank == 0)
         log_changes(setup->consistency_settings, settings);
     if (status == DLC_OK)

@@ -7,10 +7,8 @@
 
 /* ---- Gathering --------------------------------------------------------------- */
 
-/* Adds earlier statistics. Of two ranks that were waited for, the slower one is kept.
- */
-static void add_earlier(const dlc_consistency_stats *seen,
-                        dlc_consistency_stats *stats) {
+/* Of two ranks that were waited for, the slower one is kept. */
+static void add(const dlc_consistency_stats *seen, dlc_consistency_stats *stats) {
     stats->wait_seconds += seen->wait_seconds;
     stats->reads += seen->reads;
     for (int i = 0; i < DLC_STALENESS_BINS; i++)
@@ -27,15 +25,30 @@ int dlc_staleness_is_known(const dlc_session *session) {
     return session->consistency && DLC_CAN(session->consistency_ops, stats);
 }
 
+/* Adds those of one model, which numbers the ranks that it has. */
+static dlc_status add_model(const dlc_session *session, dlc_consistency *model,
+                            const dlc_replicas *replicas,
+                            dlc_consistency_stats *stats) {
+    dlc_consistency_stats its = {.size = sizeof its, .slowest = -1};
+    if (!model)
+        return DLC_OK;
+    DLC_TRY(session->consistency_ops->stats(model, &its));
+    if (its.slowest >= 0)
+        its.slowest = dlc_replicas_rank(replicas, its.slowest);
+    add(&its, stats);
+    return DLC_OK;
+}
+
 dlc_status dlc_staleness_read(const dlc_session *session,
                               const dlc_consistency_stats *earlier,
                               dlc_consistency_stats *stats) {
     *stats = (dlc_consistency_stats){.size = sizeof *stats, .slowest = -1};
     if (!dlc_staleness_is_known(session))
         return DLC_OK;
-    DLC_TRY(session->consistency_ops->stats(session->consistency, stats));
-    add_earlier(earlier, stats);
-    return DLC_OK;
+    add(earlier, stats);
+    DLC_TRY(add_model(session, session->consistency, &session->replicas, stats));
+    return add_model(session, session->sharded.update.model, &session->sharded.replicas,
+                     stats);
 }
 
 /* Finds the rank that all ranks together waited for longest. */

@@ -82,6 +82,19 @@ static void shape_group(const dlc_axis *axis, dlc_session_layer_group *group) {
 
 /* ---- Opening ----------------------------------------------------------------- */
 
+/* Replicas that may be in different iterations agree by the ranks of a column, which
+ * pass each other's samples on; without columns they wait for each other anyway. */
+static dlc_status connect_column(dlc_pipeline *pipeline, const dlc_comm_args *how) {
+    const dlc_session *session = pipeline->session;
+    dlc_mesh_group column = dlc_mesh_column(&session->mesh, session->rank);
+    if (dlc_session_allows(session, DLC_ALLOW_COLLECTIVE) || column.ranks == 0)
+        return DLC_OK;
+    DLC_TRY(dlc_process_group_open(session->job, column, &pipeline->column));
+    const dlc_comm_args args = dlc_process_group_args(&pipeline->column, how);
+    DLC_TRY(dlc_comm_open(&args, &pipeline->column_comm));
+    return dlc_process_group_finish(&pipeline->column);
+}
+
 static dlc_status connect(dlc_axis *axis) {
     dlc_session *session = axis->session;
     dlc_pipeline *pipeline = axis->state;
@@ -96,7 +109,12 @@ static dlc_status connect(dlc_axis *axis) {
     DLC_TRY(dlc_comm_open(&of_stage, &comm));
     pipeline->world = session->connection.comm;
     session->connection.comm = comm;
-    return dlc_process_group_finish(&pipeline->group);
+    session->replicas = (dlc_replicas){
+        .ranks = dlc_mesh_stage_group(&session->mesh, session->rank),
+        .how = of_stage,
+        .oob = pipeline->group.oob};
+    DLC_TRY(dlc_process_group_finish(&pipeline->group));
+    return connect_column(pipeline, how);
 }
 
 static dlc_status take(const dlc_session *session, size_t count, dlc_memory *memory) {
@@ -182,6 +200,9 @@ static void disconnect(dlc_axis *axis) {
         session->connection.comm = pipeline->world;
     }
     dlc_process_group_close(&pipeline->group);
+    dlc_comm_close(pipeline->column_comm);
+    pipeline->column_comm = NULL;
+    dlc_process_group_close(&pipeline->column);
     dlc_stage_p2p_close(pipeline->test_stage_p2p);
     dlc_stage_p2p_close(pipeline->stage_p2p);
     if (pipeline->control_words.base)

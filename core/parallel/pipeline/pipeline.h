@@ -12,7 +12,8 @@
  *
  * Gradients are reduced over a stage's replicas by a communicator of the stage, which
  * takes the place of the session's. Control words, such as the loss or a request to
- * stop, are reduced over all ranks at the end of an iteration.
+ * stop, are reduced over all stages at the end of an iteration; where replicas may be
+ * in different iterations, those that the last stage has agreed on count.
  *
  * Threads: the training thread. */
 #ifndef DLC_PARALLEL_PIPELINE_PIPELINE_H
@@ -47,6 +48,8 @@ typedef struct dlc_pipeline {
 
     dlc_process_group group;
     dlc_comm *world; /* communicator of all ranks; the session has the stage's */
+    dlc_process_group column; /* of ranks with the same replica's samples; */
+    dlc_comm *column_comm;    /* NULL: all replicas are in the same iteration */
     dlc_progress_engine *engine;
     dlc_stage_p2p *stage_p2p, *test_stage_p2p;
     dlc_memory sum;           /* gradients of all micro-batches but the first */

@@ -229,6 +229,20 @@ const dlc_schedule_ops dlc_pipeline_schedule = {.sets_input = 1,
 
 /* ---- Control words ------------------------------------------------------------ */
 
+/* Every rank of a stage has the stage's words. Those of the last stage have the loss;
+ * only those count where each stage may agree in another iteration. */
+static dlc_status reduce_words(const dlc_pipeline *pipeline, float *at, size_t bytes) {
+    const dlc_session *session = pipeline->session;
+    const dlc_mesh *mesh = &session->mesh;
+    if (pipeline->column_comm)
+        return dlc_comm_broadcast(pipeline->column_comm, mesh->pipeline - 1, at, bytes);
+    if (!dlc_session_allows(session, DLC_ALLOW_COLLECTIVE))
+        return dlc_comm_broadcast(pipeline->world, mesh->ranks - 1, at, bytes);
+    if (session->rank != dlc_mesh_stage_group(mesh, session->rank).first)
+        DLC_TRY(session->device_ops->fill(session->device, NULL, at, 0, bytes));
+    return dlc_comm_all_reduce(pipeline->world, at, DLC_CONTROL_WORDS);
+}
+
 dlc_status dlc_pipeline_reduce_control(dlc_axis *axis, float words[DLC_CONTROL_WORDS]) {
     const dlc_pipeline *pipeline = axis->state;
     const dlc_session *session = axis->session;
@@ -238,7 +252,7 @@ dlc_status dlc_pipeline_reduce_control(dlc_axis *axis, float words[DLC_CONTROL_W
     /* Gradients in flight to the previous stage go on meanwhile. */
     DLC_TRY(dlc_progress_engine_drain(pipeline->engine));
     DLC_TRY(session->device_ops->copy(session->device, NULL, at, words, bytes));
-    DLC_TRY(dlc_comm_all_reduce(pipeline->world, at, DLC_CONTROL_WORDS));
+    DLC_TRY(reduce_words(pipeline, at, bytes));
     return session->device_ops->copy(session->device, NULL, words, at, bytes);
 }
 

@@ -40,7 +40,7 @@ static dlc_status plan(dlc_axis *axis) {
 }
 
 /* Builds a training net, times it, and discards it. */
-static dlc_status split_batch(dlc_axis *axis) {
+static dlc_status split_batch(dlc_axis *axis, int *is_split) {
     dlc_session *session = axis->session;
     dlc_net *net = NULL;
     dlc_status status = DLC_OK;
@@ -53,6 +53,7 @@ static dlc_status split_batch(dlc_axis *axis) {
     if (status == DLC_OK)
         status = dlc_throughput_measure(session, net, session->local_batch);
     dlc_net_free(net);
+    *is_split = status == DLC_OK;
     return status;
 }
 

@@ -11,17 +11,20 @@
 #include "parallel/tensor/planning.h"
 #include "plan/batch_chunks.h"
 #include "setup/setup.h"
-#include "solver/synchronous.h"
 
 /* ---- Which layers ---------------------------------------------------------------- */
 
 static dlc_status check_job(const dlc_session *session) {
-    if (session->setup->consistency != &dlc_synchronous_feature)
+    const char *norm = session->solver.clip_norm > 0 ? "clip_gradients" : "fp16";
+    if (session->needs.allows_skew && (session->solver.clip_norm > 0 ||
+                                       dlc_setup_precision(session->setup) == DLC_F16))
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "consistency '%s' lets ranks be ahead of each other, which ranks that "
-            "split a layer cannot be; set parallel = data",
-            session->setup->consistency->name);
+            "with consistency '%s' each rank takes the norm of its own gradient for %s, "
+            "and of a split layer no rank has a gradient of its own: it is that of the "
+            "samples of several ranks; set parallel = data, or [consistency] type = "
+            "synchronous",
+            session->setup->consistency->name, norm);
     if (session->setup->batch_split.is_auto)
         return dlc_fail(
             DLC_ERR_CONFIG,
@@ -273,6 +276,11 @@ static dlc_status connect_replicas(dlc_session *session, const dlc_comm_args *ho
     if (args.ranks > 1)
         DLC_TRY(dlc_comm_open(&args, &tensor->comm));
     session->sharded.comm = tensor->comm;
+    session->sharded.replicas = (dlc_replicas){
+        .ranks = dlc_mesh_data_group(&session->mesh, session->rank),
+        .parts = session->mesh.tensor,
+        .how = args,
+        .oob = tensor->replicas.oob};
     return dlc_process_group_finish(&tensor->replicas);
 }
 

@@ -63,9 +63,8 @@ static void take_arenas(ssp *s, const dlc_consistency_args *args) {
 }
 
 static dlc_status check_args(const dlc_consistency_args *args) {
-    if (args->control_words < 1 || args->control_words > MAX_CONTROL_WORDS)
-        return host->fail(DLC_ERR_INTERNAL,
-                          "%zu control words are too few or too many for ssp",
+    if (args->control_words > MAX_CONTROL_WORDS)
+        return host->fail(DLC_ERR_INTERNAL, "%zu control words are too many for ssp",
                           args->control_words);
     return DLC_OK;
 }
@@ -261,7 +260,7 @@ static dlc_status make_all(ssp *s, const dlc_consistency_args *args) {
     if (status == DLC_OK)
         status = steps_alloc(s, s->staleness);
     if (status == DLC_OK)
-        status = trace_open(s, host->get_string(settings, "trace"));
+        status = trace_open(s, args);
     return status;
 }
 

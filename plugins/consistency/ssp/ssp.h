@@ -412,7 +412,7 @@ dlc_status comm_fail(ssp *s, dlc_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* trace.c: does nothing unless `trace` is set. */
-dlc_status trace_open(ssp *s, const char *path);
+dlc_status trace_open(ssp *s, const dlc_consistency_args *args);
 void trace_close(ssp *s);
 void trace_line(ssp *s, const char *what, int32_t bucket, int64_t a, int64_t b,
                 int64_t c, const int64_t *clocks);

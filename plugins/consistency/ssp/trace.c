@@ -17,11 +17,14 @@
 
 #include "ssp.h"
 
-dlc_status trace_open(ssp *s, const char *path) {
+dlc_status trace_open(ssp *s, const dlc_consistency_args *args) {
+    const char *path = host->get_string(args->settings, "trace");
+    const char *word = args->parameters;
     char name[4096];
     if (!path || !*path)
         return DLC_OK;
-    int length = snprintf(name, sizeof name, "%s.%d", path, s->me);
+    int length = snprintf(name, sizeof name, "%s%s%s.%d", path, word ? "." : "",
+                          word ? word : "", args->job_rank);
     if (length < 0 || (size_t)length >= sizeof name)
         return host->fail(DLC_ERR_CONFIG, "the name of the trace file is too long: %s",
                           path);

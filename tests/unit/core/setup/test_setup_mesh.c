@@ -74,10 +74,11 @@ static int is_member(dlc_mesh_group group, int32_t rank) {
 }
 
 /* Every rank is in its own groups, and all members of a group say the same of it. */
-static void check_groups(const dlc_mesh *mesh) {
+static void check_groups(const dlc_mesh *mesh, int has_columns) {
     dlc_mesh_group (*const groups[])(const dlc_mesh *, int32_t) = {
-        dlc_mesh_stage_group, dlc_mesh_tensor_group, dlc_mesh_data_group};
-    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
+        dlc_mesh_stage_group, dlc_mesh_tensor_group, dlc_mesh_data_group,
+        dlc_mesh_column};
+    for (int g = 0; g < 3 + has_columns; g++)
         for (int32_t r = 0; r < mesh->ranks; r++) {
             dlc_mesh_group group = groups[g](mesh, r);
             ck_assert(is_member(group, r));
@@ -93,8 +94,8 @@ START_TEST(test_groups_part_the_ranks) {
     dlc_mesh cube = made((dlc_mesh_sizes){.pipeline = 2, .tensor = 2}, 8, 0);
     dlc_mesh list = made(
         (dlc_mesh_sizes){.pipeline = 2, .tensor = 2, .stage_ranks = uneven}, 6, 0);
-    check_groups(&cube);
-    check_groups(&list);
+    check_groups(&cube, 1);
+    check_groups(&list, 0);
     dlc_mesh_place place = dlc_mesh_place_of(&cube, 7);
     ck_assert_int_eq(place.stage, 1);
     ck_assert_int_eq(place.data, 1);
@@ -103,6 +104,8 @@ START_TEST(test_groups_part_the_ranks) {
     ck_assert_int_eq(data.first, 5);
     ck_assert_int_eq(data.stride, 2);
     ck_assert_int_eq(dlc_mesh_data_group(&list, 5).ranks, 1);
+    ck_assert_int_eq(dlc_mesh_column(&cube, 7).first, 3);
+    ck_assert_int_eq(dlc_mesh_column(&list, 5).ranks, 0);
     ck_assert_int_eq(dlc_mesh_stage_first(&list, 1), 4);
 }
 END_TEST

@@ -194,9 +194,9 @@ typedef struct dlc_consistency_args {
 
     size_t count; /* elements of each arena, control words included */
 
-    /* The last `control_words` elements are the core's own values (the sum of the
-     * losses, a request to stop). They are exchanged with the last bucket and never
-     * updated. */
+    /* The last `control_words` elements, if there are any, are the core's own values
+     * (the sum of the losses, a request to stop). They are exchanged with the last
+     * bucket and never updated. */
     size_t control_words;
 
     float *weights;
@@ -204,11 +204,17 @@ typedef struct dlc_consistency_args {
     float *slots[DLC_MAX_SLOTS]; /* initial values, or as the checkpoint had them;
                                     with sharded updates this rank's shards */
 
-    const dlc_updater *updater;
-    const dlc_exchange *exchange;
-    const dlc_p2p_channel *p2p; /* NULL with one rank, or if it was not asked for */
+    /* For names of files: the rank in the job (exchange and p2p have only the ranks
+     * that share these parameters), and, where a rank has a model for each of two sets
+     * of parameters, a word for the second set; otherwise NULL. */
+    int32_t job_rank;
+    const char *parameters;
 
-    /* The number of samples of each rank in a batch of the job. NULL: equal. */
+    const dlc_updater *updater;
+    const dlc_exchange *exchange; /* over the ranks that have these parameters */
+    const dlc_p2p_channel *p2p;   /* NULL with one rank, or if it was not asked for */
+
+    /* The number of samples of each of these ranks in a batch. NULL: equal. */
     const int64_t *batch_split;
 
     int64_t iteration; /* the first one; not 0 in a resumed job */

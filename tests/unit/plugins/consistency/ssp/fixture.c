@@ -168,6 +168,7 @@ dlc_status fixture_create(fixture_rank *rank) {
         .updater = &fixture->updater,
         .exchange = &rank->exchange,
         .p2p = fixture->ranks > 1 ? &fixture->fake.rank[rank->me].p2p : NULL,
+        .job_rank = rank->me,
         .iteration = fixture->first,
         .batch_split = fixture->batch_split};
     for (int i = 0; i < fixture->updater.slots; i++)
