@@ -7,7 +7,8 @@
  *     no samples      reduce                                            update
  *
  * An iteration has as many passes as accumulation steps; what is between `read` and
- * `reduce` of a pass is up to a table: the whole net's here, or that of an axis.
+ * `reduce` of a pass is up to a table: the whole net's, or that of an axis
+ * (session_schedule.h).
  *
  * Threads: the training thread. */
 #ifndef DLC_SESSION_SCHEDULE_H
@@ -17,8 +18,6 @@
 #include <stdint.h>
 
 #include "base/status.h"
-
-struct dlc_session;
 
 typedef enum dlc_work {
     DLC_WORK_READ, /* the batch of a pass */
@@ -60,9 +59,6 @@ typedef struct dlc_schedule {
     dlc_work last;
     int32_t micro_batch; /* of the work that was returned last */
 } dlc_schedule;
-
-/* The schedule of this rank, at the beginning of an iteration. */
-dlc_schedule dlc_schedule_of(struct dlc_session *session);
 
 /* What to do next; DLC_WORK_DONE after the update. */
 dlc_status dlc_schedule_next(dlc_schedule *schedule, dlc_work *work);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "session/layer_group.h"
+#include "session/session_schedule.h"
 
 /* Control words at the end of the gradient arena: reduced over the ranks with the last
  * bucket, so that all ranks act alike in the same iteration at no extra cost. */

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "session/session.h"
+#include "session/session_schedule.h"
 
 /* Two micro-batches, forward of both first; the context counts passes. */
 static dlc_status begin_two(void *context) {
