@@ -402,7 +402,7 @@ def synthetic(net, batch):
     shape, classes = SHAPES.get(net, ("3,227,227" if net == "alexnet" else "3,224,224", 1000))
     text = re.sub(r"(?ms)^\[data\.test\].*?(?=^\[)", "", (MODELS / f"{net}.ini").read_text())
     data = (f"[data]\nsource = synthetic\nkind = noise\nshape = {shape}\nclasses = {classes}\n"
-            f"samples = {4 * batch}\nbatch = {batch}\nscale = 0.00390625\n\n")
+            f"samples = {4 * batch}\nbatch = {batch}\ntransforms = normalize(scale=0.00390625)\n\n")
     text = re.sub(r"(?ms)^\[data\].*?(?=^\[)", data, text)
     path = WORK / f"{net}-{batch}.ini"
     path.write_text(text)

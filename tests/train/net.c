@@ -12,9 +12,9 @@
 static const char *const sections =
     "[net]\nname = small\n"
     "[data]\nsource = synthetic\nshape = 1,12,12\nclasses = 4\nsamples = 600\n"
-    "batch = 24\nscale = 0.00390625\n"
+    "batch = 24\ntransforms = normalize(scale=0.00390625)\n"
     "[data.test]\nsource = synthetic\nshape = 1,12,12\nclasses = 4\nsamples = 130\n"
-    "first = 1000\nbatch = 32\nscale = 0.00390625\n"
+    "first = 1000\nbatch = 32\ntransforms = normalize(scale=0.00390625)\n"
     "[solver]\ntype = sgd\nlearning_rate = 0.02\nmomentum = 0.9\nweight_decay = 0.0005\n"
     "policy = inv\ngamma = 0.001\npower = 0.75\n"
     "[conv1]\ntype = convolution\nnum_output = 6\nkernel_size = 3\n"

@@ -19,9 +19,9 @@ static const char *write_lenet(void) {
     static const char head[] =
         "[net]\nname = small\n"
         "[data]\nsource = synthetic\nshape = 1,28,28\nclasses = 10\nsamples = 640\n"
-        "batch = 32\nscale = 0.00390625\n"
+        "batch = 32\ntransforms = normalize(scale=0.00390625)\n"
         "[data.test]\nsource = synthetic\nshape = 1,28,28\nclasses = 10\n"
-        "samples = 100\nfirst = 1000\nbatch = 64\nscale = 0.00390625\n"
+        "samples = 100\nfirst = 1000\nbatch = 64\ntransforms = normalize(scale=0.00390625)\n"
         "[solver]\ntype = sgd\nlearning_rate = 0.01\nmomentum = 0.9\nweight_decay = 0.0005\n"
         "policy = inv\ngamma = 0.0001\npower = 0.75\n"
         "[train]\niterations = 30\ntest_interval = 20\n";

@@ -18,7 +18,7 @@
 static const char *const sections =
     "[net]\nname = middling\n"
     "[data]\nsource = synthetic\nshape = 3,96,96\nclasses = 10\nsamples = 64\n"
-    "batch = 16\nscale = 0.00390625\n"
+    "batch = 16\ntransforms = normalize(scale=0.00390625)\n"
     "[solver]\ntype = sgd\nlearning_rate = 0.001\nmomentum = 0.9\n"
     "[train]\niterations = 2\n"
     "[conv1]\ntype = convolution\nnum_output = 64\nkernel_size = 5\nstride = 2\n"
@@ -32,7 +32,7 @@ static const char *const sections =
 
 static const char *const test_section =
     "[data.test]\nsource = synthetic\nshape = 3,96,96\nclasses = 10\nsamples = 64\n"
-    "first = 100\nbatch = 48\nscale = 0.00390625\n";
+    "first = 100\nbatch = 48\ntransforms = normalize(scale=0.00390625)\n";
 
 static const char *write_net(int tested) {
     static char text[4096], path[4096];
