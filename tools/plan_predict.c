@@ -1,5 +1,5 @@
 /* Predicts each number of ranks: data parallelism, tensor parallelism, and the best of
- * the possible pipelines. */
+ * the possible pipelines, each also of tensor groups. */
 #include "plan_predict.h"
 
 #include <math.h>
@@ -86,19 +86,20 @@ static dlc_status try_pipeline(const problem *p, int32_t stages, int32_t micro_b
     return DLC_OK;
 }
 
-static int is_possible(const problem *p, int32_t stages) {
+/* Can each stage have tensor groups of so many ranks? */
+static int is_possible(const problem *p, int32_t stages, int32_t tensor) {
     int32_t ranks = dlc_plan_ranks(p->cluster), each = p->cluster->ranks_per_node;
     int fits = each % stages == 0 || (stages % each == 0 && ranks % stages == 0);
-    return fits && ranks % stages == 0 && (size_t)stages <= p->layers;
+    return fits && ranks % (stages * tensor) == 0 && (size_t)stages <= p->layers;
 }
 
 /* Finds the fastest pipeline; mix->stages is 0 if none is possible. */
-static dlc_status find_pipeline(const problem *p, dlc_plan_stage *stage,
+static dlc_status find_pipeline(const problem *p, int32_t tensor, dlc_plan_stage *stage,
                                 dlc_plan_pipeline *pipeline, plan_mix *mix) {
     int32_t best_stages = 0, best_batches = 0;
     *mix = (plan_mix){.seconds = INFINITY};
     for (int32_t k = 2; k <= PLAN_MAX_STAGES && k <= dlc_plan_ranks(p->cluster); k++)
-        for (int32_t m = k; is_possible(p, k) && m <= 8 * k; m *= 2) {
+        for (int32_t m = k; is_possible(p, k, tensor) && m <= 8 * k; m *= 2) {
             plan_mix tried;
             if (p->samples * k / m < 1)
                 break;
@@ -122,7 +123,89 @@ static plan_mix mix_of_split(const problem *p, const dlc_plan_tensor_parallel *s
                       .images_per_s = p->samples * dlc_plan_ranks(p->cluster) /
                                       split->mix.seconds,
                       .memory = split->memory_mix,
-                      .split = split->split};
+                      .split = split->split,
+                      .tensor = split->split ? dlc_plan_ranks(p->cluster) : 0};
+}
+
+/* ---- The mesh -------------------------------------------------------------------- */
+
+static void take_faster(const plan_mix *mix, plan_mix *best) {
+    if (mix->seconds > 0 && mix->seconds < best->seconds * (1 - DLC_PLAN_MARGIN))
+        *best = *mix;
+}
+
+/* Makes the layers those of a rank in a tensor group: it has a part of the parameters
+ * that are divided, and exchanges activations. */
+static void divide_layers(const problem *p, const dlc_plan_extra *extra,
+                          dlc_plan_layer *layer) {
+    for (size_t i = 0; i < p->layers; i++) {
+        layer[i] = p->layer[i];
+        layer[i].forward.per_sample += extra[i].forward / p->samples;
+        layer[i].backward.per_sample += extra[i].backward / p->samples;
+        if (extra[i].is_split)
+            layer[i].parameter_bytes = extra[i].parameter_bytes;
+    }
+}
+
+/* Data parallelism over tensor groups, and pipelines of them, if that is the best. */
+static dlc_status try_divided(const problem *divided, int32_t split, int32_t tensor,
+                              plan_mix *best) {
+    dlc_plan_stage stage[PLAN_MAX_STAGES];
+    dlc_plan_pipeline pipeline;
+    dlc_plan_step step;
+    plan_mix piped;
+    DLC_TRY(dlc_plan_step_of(divided->layer, divided->layers, NULL, divided->cluster,
+                             &best_exchange, divided->samples, &step));
+    plan_mix groups = {.kind = PLAN_TENSOR,
+                       .seconds = step.seconds,
+                       .images_per_s = divided->samples *
+                                       dlc_plan_ranks(divided->cluster) / step.seconds,
+                       .memory = dlc_plan_memory(divided->layer, divided->layers, NULL,
+                                                 divided->cluster, divided->samples),
+                       .split = split,
+                       .tensor = tensor};
+    take_faster(&groups, best);
+    DLC_TRY(find_pipeline(divided, tensor, stage, &pipeline, &piped));
+    piped.split = split;
+    piped.tensor = tensor;
+    if (piped.stages)
+        take_faster(&piped, best);
+    return DLC_OK;
+}
+
+/* Tensor groups of `tensor` neighbours, which divide the layers that send less so. */
+static dlc_status try_groups(const problem *p, int32_t tensor, plan_mix *best) {
+    dlc_plan_cluster group = plan_part(p->cluster, tensor);
+    dlc_plan_tensor_parallel split = {.split = 0};
+    dlc_plan_layer *layer = dlc_alloc(p->layers, sizeof *layer);
+    dlc_plan_extra *extra = dlc_alloc(p->layers, sizeof *extra);
+    dlc_plan_layer_choice *choice = dlc_alloc(p->layers, sizeof *choice);
+    dlc_status status = layer && extra && choice ? DLC_OK : DLC_ERR_NOMEM;
+    for (size_t i = 0; status == DLC_OK && i < p->layers; i++)
+        choice[i].tensor = dlc_plan_tensor_gain(&p->layer[i], p->samples * tensor) > 1;
+    if (status == DLC_OK)
+        status = dlc_plan_cost_tensor_parallel(p->layer, p->layers, &group,
+                                               &best_exchange, p->samples, choice,
+                                               extra, &split);
+    if (status == DLC_OK && split.split) {
+        problem divided = *p;
+        divide_layers(p, extra, layer);
+        divided.layer = layer;
+        status = try_divided(&divided, split.split, tensor, best);
+    }
+    dlc_free(choice);
+    dlc_free(extra);
+    dlc_free(layer);
+    return status;
+}
+
+/* Tensor groups that are smaller than the job, on one machine each. */
+static dlc_status try_meshes(const problem *p, plan_mix *best) {
+    int32_t each = p->cluster->ranks_per_node, ranks = dlc_plan_ranks(p->cluster);
+    for (int32_t t = 2; t <= each && t < ranks; t *= 2)
+        if (each % t == 0)
+            DLC_TRY(try_groups(p, t, best));
+    return DLC_OK;
 }
 
 static dlc_status predict_case(const problem *p, double alone,
@@ -131,7 +214,7 @@ static dlc_status predict_case(const problem *p, double alone,
     DLC_TRY(dlc_plan_choose_tensor_parallel(
         p->layer, p->layers, p->cluster, &best_exchange, p->samples, prediction->choice,
         NULL, &prediction->split));
-    DLC_TRY(find_pipeline(p, prediction->stage, &prediction->pipeline,
+    DLC_TRY(find_pipeline(p, 1, prediction->stage, &prediction->pipeline,
                           &prediction->pipelined));
     *scaling = (plan_scaling){.samples = p->samples,
                               .step = prediction->split.data,
@@ -139,9 +222,9 @@ static dlc_status predict_case(const problem *p, double alone,
                               .memory = prediction->split.memory_data,
                               .best = mix_of_split(p, &prediction->split)};
     scaling->efficiency = scaling->images_per_s / (alone * dlc_plan_ranks(p->cluster));
-    if (prediction->pipelined.seconds < scaling->best.seconds * (1 - DLC_PLAN_MARGIN))
-        scaling->best = prediction->pipelined;
-    return DLC_OK;
+    if (prediction->pipelined.stages)
+        take_faster(&prediction->pipelined, &scaling->best);
+    return try_meshes(p, &scaling->best);
 }
 
 /* Predicts weak scaling last, because the prediction keeps its details. */

@@ -9,7 +9,8 @@
 typedef enum plan_kind {
     PLAN_DATA,   /* every rank has the whole net */
     PLAN_TENSOR, /* some layers are tensor-parallel */
-    PLAN_STAGES, /* pipeline stages, each with several data-parallel ranks */
+    PLAN_STAGES, /* pipeline stages, each with several ranks, which may be tensor groups
+                  */
 } plan_kind;
 
 /* One combination of parallelisms. */
@@ -19,6 +20,7 @@ typedef struct plan_mix {
     double images_per_s; /* of all ranks */
     double memory;       /* bytes of the rank that needs most */
     int32_t split;       /* number of tensor-parallel layers */
+    int32_t tensor;      /* ranks that divide them; 0: there are none */
     int32_t stages, micro_batches;
     double bubble;
 } plan_mix;

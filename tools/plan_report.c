@@ -10,14 +10,15 @@
 static const char *const kinds[] = {"data", "tensor", "stages"};
 
 static void mix_text(const plan_mix *mix, char *text, size_t room) {
-    if (mix->kind == PLAN_TENSOR)
-        (void)snprintf(text, room, "data, %d tensor layer%s", (int)mix->split,
-                       mix->split == 1 ? "" : "s");
-    else if (mix->kind == PLAN_STAGES)
-        (void)snprintf(text, room, "%d stages, %d micro-batches", (int)mix->stages,
-                       (int)mix->micro_batches);
+    char groups[64] = "";
+    if (mix->split)
+        (void)snprintf(groups, sizeof groups, ", %d tensor layer%s on %d ranks",
+                       (int)mix->split, mix->split == 1 ? "" : "s", (int)mix->tensor);
+    if (mix->kind == PLAN_STAGES)
+        (void)snprintf(text, room, "%d stages, %d micro-batches%s", (int)mix->stages,
+                       (int)mix->micro_batches, groups);
     else
-        (void)snprintf(text, room, "data");
+        (void)snprintf(text, room, "data%s", groups);
 }
 
 static const char *overlap_words(dlc_plan_overlap overlap) {
@@ -104,7 +105,7 @@ static void add_rows(const plan_prediction *p, dlc_text *text) {
                        "  images/s efficient   best mix (weak)        images/s\n");
     for (size_t i = 0; i < p->rows; i++) {
         const plan_row *row = &p->row[i];
-        char mix[40], exposed[16], weak[16], best[16];
+        char mix[96], exposed[16], weak[16], best[16];
         images(row->weak.images_per_s, weak);
         images(row->weak.best.images_per_s, best);
         mix_text(&row->weak.best, mix, sizeof mix);
@@ -165,7 +166,7 @@ static void add_advice(const plan_report *r, dlc_text *text) {
     const plan_prediction *p = r->prediction;
     const plan_row *last = &p->row[p->rows - 1];
     const dlc_plan_step *step = p->split.split ? &p->split.mix : &p->split.data;
-    char mix[40];
+    char mix[96];
     if (last->ranks == 1)
         return;
     mix_text(&last->weak.best, mix, sizeof mix);
@@ -252,6 +253,7 @@ static void json_mix(const char *key, const plan_mix *mix, dlc_json *json) {
     dlc_json_number(json, "images_per_s", mix->images_per_s);
     dlc_json_number(json, "memory_bytes", mix->memory);
     dlc_json_int(json, "split_layers", mix->split);
+    dlc_json_int(json, "tensor", mix->tensor);
     dlc_json_int(json, "stages", mix->stages);
     dlc_json_int(json, "micro_batches", mix->micro_batches);
     dlc_json_number(json, "bubble", mix->bubble);

@@ -315,3 +315,9 @@ dlc_status dlc_plan_cost_tensor_parallel(const dlc_plan_layer *layer, size_t lay
     close_search(&s);
     return status;
 }
+
+double dlc_plan_tensor_gain(const dlc_plan_layer *layer, double samples) {
+    double activations = samples * (layer->in_bytes + layer->out_bytes);
+    return layer->can_split && activations > 0 ? layer->parameter_bytes / activations
+                                               : 0;
+}

@@ -42,4 +42,9 @@ dlc_status dlc_plan_cost_tensor_parallel(const dlc_plan_layer *layer, size_t lay
                                          dlc_plan_extra *extra,
                                          dlc_plan_tensor_parallel *result);
 
+/* Bytes of a layer's gradients for each byte of activations that ranks exchange if they
+ * divide it, with `samples` over all of them; 0: it cannot be divided. Above 1 dividing
+ * it sends less. */
+double dlc_plan_tensor_gain(const dlc_plan_layer *layer, double samples);
+
 #endif

@@ -26,11 +26,9 @@ static uint64_t process_bytes(const dlc_setup *setup) {
 
 /* How many ranks have the same weights, and can share their states. */
 static int32_t shards_of(const dlc_session *session) {
-    dlc_rank_part part = {0};
-    if (dlc_session_part(session, &part))
-        return part.ranks;
-    return session->is_plan && session->planned_ranks ? session->planned_ranks
-                                                      : session->ranks;
+    return session->ranks == 1 && session->planned_ranks
+               ? session->planned_ranks
+               : dlc_mesh_stage_group(&session->mesh, session->rank).ranks;
 }
 
 /* Of slots, the average of the weights, and the sums of norms. With shard_optimizer a
@@ -68,7 +66,8 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
     dlc_session_memory made = {
         .process = process_bytes(setup),
         .weights = train.weights + train.buffers + test.weights + test.buffers,
-        .gradients = train.gradients,
+        .gradients = session->accumulation_steps > 1 ? 2 * train.gradients
+                                                     : train.gradients,
         .solver = solver_bytes(session),
         .activations = train.activations + test.activations,
         .feeds = feed + test_feed,

@@ -179,12 +179,17 @@ static dlc_status open(dlc_axis *axis) {
 }
 
 static void add_memory(const dlc_axis *axis, dlc_session_memory *memory) {
+    const dlc_session *session = axis->session;
     const dlc_pipeline *pipeline = axis->state;
     memory->activations += dlc_stage_p2p_bytes(&pipeline->train, train_slots(pipeline));
-    if (axis->session->test_net)
+    if (session->test_net)
         memory->activations += dlc_stage_p2p_bytes(&pipeline->test, TEST_SLOTS);
+    /* Sums over micro-batches; rows of divided layers have one for all passes. */
+    size_t sums = dlc_net_arenas(session->net)->count;
+    if (session->accumulation_steps == 1)
+        sums += dlc_net_sharded_arenas(session->net)->count;
     if (pipeline->micro_batches > 1)
-        memory->gradients += memory->gradients;
+        memory->gradients += sums * sizeof(float);
 }
 
 /* ---- Closing ----------------------------------------------------------------- */

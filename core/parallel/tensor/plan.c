@@ -119,14 +119,9 @@ dlc_status dlc_tensor_parallel_plan(planning *p, char *chosen) {
     return DLC_OK;
 }
 
-/* The bytes of a layer's gradients for each byte of activations that splitting it
- * sends. */
 static double gain_of(const planning *p, size_t i) {
-    const dlc_plan_layer *layer = &p->layer[i];
-    double samples = (double)p->batch * p->session->mesh.tensor;
-    return layer->can_split ? layer->parameter_bytes /
-                                  (samples * (layer->in_bytes + layer->out_bytes))
-                            : 0;
+    return dlc_plan_tensor_gain(&p->layer[i],
+                                (double)p->batch * p->session->mesh.tensor);
 }
 
 void dlc_tensor_parallel_choose_by_bytes(const planning *p) {

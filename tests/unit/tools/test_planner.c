@@ -286,6 +286,44 @@ START_TEST(slow_links_split) {
 }
 END_TEST
 
+/* A layer has many weights and large inputs: to divide it over a slow link costs as
+ * much as to exchange its gradients, but within a machine it costs little, and halves
+ * what goes over the slow link. The best mix of 4 machines of 2 ranks. */
+static plan_mix best_of_machines(double between) {
+    const dlc_plan_layer layer[] = {{.name = "conv",
+                                     .in_bytes = 1e5,
+                                     .out_bytes = 1e5,
+                                     .forward = {0, 1e-3},
+                                     .backward = {0, 2e-3},
+                                     .parameter_bytes = 1e6},
+                                    {.name = "ip",
+                                     .in_bytes = 1e5,
+                                     .out_bytes = 1e5,
+                                     .forward = {0, 1e-4},
+                                     .backward = {0, 2e-4},
+                                     .parameter_bytes = 4e7,
+                                     .can_split = 1}};
+    dlc_plan_cluster c = {.nodes = 4,
+                          .ranks_per_node = 2,
+                          .inside = {1e-6, 1e11, 0},
+                          .between = {1e-6, between, 0}};
+    plan_prediction p;
+    ck_assert_int_eq(plan_predict(layer, 2, &c, 32, &p), DLC_OK);
+    plan_mix best = p.row[p.rows - 1].weak.best;
+    ck_assert_double_ge(best.images_per_s, p.row[p.rows - 1].weak.images_per_s);
+    plan_prediction_free(&p);
+    return best;
+}
+
+START_TEST(groups_are_on_machines) {
+    plan_mix slow = best_of_machines(1e8), fast = best_of_machines(1e12);
+    ck_assert_int_eq(slow.kind, PLAN_TENSOR);
+    ck_assert_int_eq(slow.split, 1);
+    ck_assert_int_eq(slow.tensor, 2);
+    ck_assert_int_eq(fast.tensor, 0);
+}
+END_TEST
+
 START_TEST(more_ranks_than_samples) {
     dlc_plan_cluster c = {.nodes = 64, .ranks_per_node = 1, .between = {1e-5, 1e9, 0}};
     plan_prediction p = predict(&c);
@@ -412,6 +450,7 @@ int main(void) {
     tcase_add_test(cases, rows_of_ranks);
     tcase_add_test(cases, limits_of_scaling);
     tcase_add_test(cases, slow_links_split);
+    tcase_add_test(cases, groups_are_on_machines);
     tcase_add_test(cases, more_ranks_than_samples);
     tcase_add_test(cases, faster_ranks);
     tcase_add_test(cases, nothing_to_plan);
