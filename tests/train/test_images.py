@@ -1,6 +1,7 @@
 """Trains on image files: PNG files of the pixels of a CIFAR-like file give the same weights
 as the file itself; whatever is wrong with files is reported before training, or skipped."""
 
+import io
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import random
 import re
 import struct
 import subprocess
+import tarfile
 import tempfile
 import unittest
 import zlib
@@ -115,6 +117,24 @@ class Images(unittest.TestCase):
         self.write(IMAGES + "\nlist = list")
         self.assertEqual(self.train("listed")[0], weights)
 
+    def test_same_samples_from_shards(self):
+        """Shards of any format of tar, with files that are none of a sample's."""
+        weights = self.train("folder")[0]
+        files = sorted((self.folder / "pictures").glob("*/*.png"))
+        for i, kind in enumerate((tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)):
+            with tarfile.open(self.folder / f"shard-{i}.tar", "w", format=kind) as shard:
+                for path in files[i * 12:i * 12 + 12]:
+                    key = "n" * (90 if kind == tarfile.USTAR_FORMAT else 200) + path.stem
+                    for ending, contents in (("json", b"{}"), ("cls", path.parent.name.encode()),
+                                             ("png", path.read_bytes())):
+                        info = tarfile.TarInfo(f"deep/{key}.{ending}")
+                        info.size = len(contents)
+                        shard.addfile(info, io.BytesIO(contents))
+        self.write("source = tar\nshards = shard-*.tar")
+        self.assertEqual(self.train("shards")[0], weights)
+        done = self.run_it("check", "net.ini", "--set=data.shards=none-*.tar", code=4)
+        self.assertIn("none-*.tar: No such file", done.stdout + done.stderr)
+
     def test_smaller_and_larger_images(self):
         for i, (width, height) in enumerate(((50, 20), (7, 90), (1, 1))):
             (self.folder / f"pictures/{i}/other.png").write_bytes(
@@ -133,10 +153,10 @@ class Images(unittest.TestCase):
         self.write(IMAGES, transforms="mirror")
         refused(2, "images have different sizes")
         self.write(IMAGES + "\nmirror = yes")
-        refused(2, "mirror and transforms cannot both be set")
+        refused(2, "that is `mirror` in `transforms`")
         text = (self.folder / "net.ini").read_text().replace("mirror = yes\n", "")
         (self.folder / "net.ini").write_text(re.sub("transforms = .*", "", text))
-        refused(2, "make them equal with `transforms`")
+        refused(2, "images have different sizes")
         self.write(IMAGES, transforms="centre_crop(32)")
         refused(2, "center_crop")
 

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -95,20 +94,6 @@ static dlc_status read_names(const walk *w, DIR *stream, names *list) {
     return status == DLC_OK ? sort_names(list) : status;
 }
 
-/* Does the name end like that of an image file? */
-static int is_image(const walk *w, const char *name) {
-    const char *ending = strrchr(name, '.');
-    size_t length = ending ? strlen(++ending) : 0;
-    for (const char *at = w->endings; length && at; at = *at ? at : NULL) {
-        at += strspn(at, ", ");
-        size_t own = strcspn(at, ", ");
-        if (own == length && strncasecmp(at, ending, length) == 0)
-            return 1;
-        at += own;
-    }
-    return 0;
-}
-
 static dlc_status read_level(walk *w, level *at);
 
 static int leads_back(const level *at, const struct stat *info) {
@@ -149,7 +134,8 @@ static dlc_status begin_class(walk *w, const char *name) {
     return host->fail(DLC_ERR_DATA,
                       "%s/%s: a folder whose name is none of the %d classes (%s%s); "
                       "rename it, move it away, or add the class to the training data",
-                      w->root, name, (int)w->known->count, w->known->count ? w->known->name[0] : "",
+                      w->root, name, (int)w->known->count,
+                      w->known->count ? w->known->name[0] : "",
                       w->known->count > 1 ? ", ..." : "");
 }
 
@@ -162,12 +148,12 @@ static dlc_status add_image(walk *w, const level *at) {
 static dlc_status visit(walk *w, const level *at, const char *name) {
     struct stat info;
     if (fstatat(at->fd, name, &info, 0) != 0) {
-        if (!is_image(w, name)) /* a link to nowhere, which nobody wants */
+        if (!name_ends_as(name, w->endings)) /* a link to nowhere, which nobody wants */
             return DLC_OK;
         return at->depth ? add_image(w, at) : fail_at(w, "cannot be read", errno);
     }
     if (!S_ISDIR(info.st_mode))
-        return is_image(w, name) ? add_image(w, at) : DLC_OK;
+        return name_ends_as(name, w->endings) ? add_image(w, at) : DLC_OK;
     int64_t before = table_count(w->images);
     dlc_status status = at->depth == 0 ? begin_class(w, name) : DLC_OK;
     if (status == DLC_OK)

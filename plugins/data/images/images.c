@@ -75,34 +75,13 @@ static dlc_status open_root(const dlc_settings *settings, dlc_source *source) {
     return DLC_OK;
 }
 
-/* The classes as far as they are known before the images are: those of the setting, or
- * of the training data. */
-static dlc_status know_classes(const dlc_data_args *args, classes *known) {
-    const char *written = host->get_string(args->settings, "classes");
-    dlc_status status = DLC_OK;
-    if (written)
-        return classes_add_written(known, written,
-                                   host->where(args->settings, "classes"));
-    for (int32_t i = 0; status == DLC_OK && args->class_names && i < args->classes; i++)
-        status = classes_add(known, args->class_names[i], strlen(args->class_names[i]));
-    return status;
-}
-
-static dlc_status check_labels(const dlc_source *source, const char *list) {
-    if (source->known.count && source->labels > source->known.count)
-        return host->fail(DLC_ERR_DATA,
-                          "%s: it has a label %d, but there are %d names of classes",
-                          list, (int)source->labels - 1, (int)source->known.count);
-    return DLC_OK;
-}
-
 static dlc_status list_images(const dlc_settings *settings, dlc_source *source) {
     const char *list = host->get_string(settings, "list");
     dlc_status status;
     if (list) {
         status = list_read(list, &source->images, &source->labels);
         if (status == DLC_OK)
-            status = check_labels(source, list);
+            status = classes_check(&source->known, source->labels, list);
     } else {
         status = folder_read(source->fd, source->root,
                              host->get_string(settings, "endings"), &source->known,
@@ -116,25 +95,6 @@ static dlc_status list_images(const dlc_settings *settings, dlc_source *source) 
     return status;
 }
 
-static void make_fields(const dlc_settings *settings, dlc_source *source) {
-    int32_t named = source->known.count;
-    source->field[IMAGE] = (dlc_field){
-        .size = sizeof(dlc_field),
-        .role = DLC_ROLE_IMAGE,
-        .flags = DLC_FIELD_ENCODED,
-        .dtype = DLC_U8,
-        .name = "image",
-        .shape = {3, {host->get_bool(settings, "grey") ? 1 : 3, 0, 0}}};
-    source->field[LABEL] = (dlc_field){
-        .size = sizeof(dlc_field),
-        .role = DLC_ROLE_CLASS,
-        .dtype = DLC_I32,
-        .name = "label",
-        .shape = {1, {1}},
-        .classes = named ? named : source->labels,
-        .class_names = named ? (const char *const *)source->known.name : NULL};
-}
-
 static dlc_status images_open(const dlc_data_args *args, dlc_source **source) {
     dlc_source *made = host->alloc(sizeof *made);
     if (!made)
@@ -142,14 +102,15 @@ static dlc_status images_open(const dlc_data_args *args, dlc_source **source) {
     made->fd = -1;
     dlc_status status = open_root(args->settings, made);
     if (status == DLC_OK)
-        status = know_classes(args, &made->known);
+        status = classes_know(args, &made->known);
     if (status == DLC_OK)
         status = list_images(args->settings, made);
     if (status != DLC_OK) {
         images_close(made);
         return status;
     }
-    make_fields(args->settings, made);
+    fields_make(host->get_bool(args->settings, "grey"), &made->known, made->labels,
+                made->field);
     *source = made;
     return DLC_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef IMAGES_SOURCES_H
 #define IMAGES_SOURCES_H
 
-#include "classes.h"
+#include "../shared/classes.h"
 #include "table.h"
 
 /* Lists the images in the folders of `root`, which is open as `fd`: each folder is a

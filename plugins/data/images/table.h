@@ -1,21 +1,10 @@
-/* The table of images: paths and labels, in the order of their numbers. Also the
- * growing memory that it and others are made of. */
+/* The table of images: paths and labels, in the order of their numbers. */
 #ifndef IMAGES_TABLE_H
 #define IMAGES_TABLE_H
 
 #include <dlcore/data.h>
 
-extern const dlc_host *host; /* set by load */
-
-/* Memory that grows. Start with {0}. */
-typedef struct growing {
-    char *bytes; /* owned */
-    size_t used, room;
-} growing;
-
-/* Appends bytes; NULL: none, only room for them. */
-dlc_status growing_add(growing *to, const void *bytes, size_t count);
-void growing_free(growing *of);
+#include "../shared/growing.h"
 
 /* One image: where its path begins, and its class. */
 typedef struct entry {

@@ -4,12 +4,14 @@ has no default; data sources get small files to read.
 
     check.py FILE
 """
+import io
 import os
 import pathlib
 import random
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zlib
 
@@ -40,12 +42,24 @@ def image_files(folder):
     return {"folder": folder / "pictures"}
 
 
+def tar_files(folder):
+    """A shard of thirty samples."""
+    with tarfile.open(folder / "shard.tar", "w") as shard:
+        for i in range(30):
+            for ending, contents in (("jpg", bytes(range(i))), ("cls", str(i % 3).encode())):
+                info = tarfile.TarInfo(f"{i}.{ending}")
+                info.size = len(contents)
+                shard.addfile(info, io.BytesIO(contents))
+    return {"shards": folder / "*.tar"}
+
+
 # By the beginning of the file's name.
 SETTINGS = {
     "layers-": lambda folder: {"kernel_size": 3, "num_output": 8},
     "data-idx": idx_files,
     "data-cifar": cifar_files,
     "data-images": image_files,
+    "data-tar": tar_files,
 }
 
 

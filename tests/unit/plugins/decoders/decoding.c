@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "support/plugins.h"
+#include "support/sanitized.h"
 
 enum { SIDE_MOST = 2000 };
 
@@ -124,7 +125,7 @@ static void compare_region(const dlc_decoder_ops *ops, const picture *all,
 }
 
 void decoder_regions(const dlc_decoder_ops *ops, const file *from) {
-    enum { TIMES = 40 };
+    enum { TIMES = SANITIZED ? 10 : 40 };
     dlc_random random = dlc_random_make(3, 0);
     dlc_image_info info = decoder_inspect(ops, from);
     for (int32_t shrink = 1; shrink <= info.shrink_max; shrink *= 2) {

@@ -77,8 +77,8 @@ static void put_rows(png_structp png, const way *how) {
                     row[2 * i + 1] = (unsigned char)value;
                 } else {
                     int bit = i * how->depth;
-                    row[bit / 8] |= (unsigned char)(value
-                                                    << (8 - how->depth - bit % 8));
+                    unsigned both = row[bit / 8] | value << (8 - how->depth - bit % 8);
+                    row[bit / 8] = (unsigned char)both;
                 }
             }
             png_write_row(png, row);
@@ -121,9 +121,10 @@ static picture expected(const way *how, int32_t channels) {
         for (int32_t x = 0; x < WIDTH; x++)
             for (int32_t c = 0; c < channels; c++) {
                 unsigned value = stored(how, x, y, grey ? 0 : c);
-                *at++ = how->colour_type == PNG_COLOR_TYPE_PALETTE
-                            ? shade(stored(how, x, y, 0), c)
-                            : (unsigned char)((value * 255 + most / 2) / most);
+                value = (value * 255 + most / 2) / most;
+                if (how->colour_type == PNG_COLOR_TYPE_PALETTE)
+                    value = shade(stored(how, x, y, 0), c);
+                *at++ = (unsigned char)value;
             }
     return made;
 }

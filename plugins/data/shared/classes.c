@@ -1,0 +1,115 @@
+/* Collects the names of classes, and makes fields of them. */
+#include "classes.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "growing.h"
+
+static dlc_status grow(classes *list) {
+    int32_t room = list->room ? 2 * list->room : 64;
+    char **grown = host->alloc((size_t)room * sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    if (list->count)
+        memcpy(grown, list->name, (size_t)list->count * sizeof *grown);
+    host->free(list->name);
+    list->name = grown;
+    list->room = room;
+    return DLC_OK;
+}
+
+dlc_status classes_add(classes *to, const char *name, size_t length) {
+    if (to->count == to->room) {
+        dlc_status status = grow(to);
+        if (status != DLC_OK)
+            return status;
+    }
+    char *copy = host->alloc(length + 1);
+    if (!copy)
+        return DLC_ERR_NOMEM;
+    memcpy(copy, name, length);
+    to->name[to->count++] = copy;
+    return DLC_OK;
+}
+
+/* Adds those of a setting such as "ant, bee", which stands at `where`. */
+static dlc_status add_written(classes *to, const char *written, const char *where) {
+    dlc_status status = DLC_OK;
+    for (const char *at = written; status == DLC_OK && at;) {
+        const char *end = strchrnul(at, ','), *next = *end ? end + 1 : NULL;
+        while (*at == ' ')
+            at++;
+        while (end > at && end[-1] == ' ')
+            end--;
+        if (end <= at)
+            return host->fail(DLC_ERR_CONFIG,
+                              "%s: classes = %.200s: a class has no name", where,
+                              written);
+        status = classes_add(to, at, (size_t)(end - at));
+        at = next;
+    }
+    return status;
+}
+
+dlc_status classes_know(const dlc_data_args *args, classes *known) {
+    const char *written = host->get_string(args->settings, "classes");
+    dlc_status status = DLC_OK;
+    if (written)
+        return add_written(known, written, host->where(args->settings, "classes"));
+    for (int32_t i = 0; status == DLC_OK && args->class_names && i < args->classes; i++)
+        status = classes_add(known, args->class_names[i], strlen(args->class_names[i]));
+    return status;
+}
+
+dlc_status classes_check(const classes *known, int32_t labels, const char *where) {
+    if (known->count && labels > known->count)
+        return host->fail(DLC_ERR_DATA,
+                          "%s: it has a label %d, but there are %d names of classes",
+                          where, (int)labels - 1, (int)known->count);
+    return DLC_OK;
+}
+
+int32_t classes_find(const classes *in, const char *name) {
+    for (int32_t i = 0; i < in->count; i++)
+        if (strcmp(in->name[i], name) == 0)
+            return i;
+    return -1;
+}
+
+void classes_free(classes *of) {
+    for (int32_t i = 0; i < of->count; i++)
+        host->free(of->name[i]);
+    host->free(of->name);
+    *of = (classes){0};
+}
+
+void fields_make(int grey, const classes *known, int32_t labels, dlc_field field[2]) {
+    field[0] = (dlc_field){.size = sizeof(dlc_field),
+                           .role = DLC_ROLE_IMAGE,
+                           .flags = DLC_FIELD_ENCODED,
+                           .dtype = DLC_U8,
+                           .name = "image",
+                           .shape = {3, {grey ? 1 : 3, 0, 0}}};
+    field[1] = (dlc_field){
+        .size = sizeof(dlc_field),
+        .role = DLC_ROLE_CLASS,
+        .dtype = DLC_I32,
+        .name = "label",
+        .shape = {1, {1}},
+        .classes = known->count ? known->count : labels,
+        .class_names = known->count ? (const char *const *)known->name : NULL};
+}
+
+int name_ends_as(const char *name, const char *endings) {
+    const char *ending = strrchr(name, '.');
+    size_t length = ending ? strlen(++ending) : 0;
+    for (const char *at = endings; length && *at;) {
+        at += strspn(at, ", ");
+        size_t own = strcspn(at, ", ");
+        if (own == length && strncasecmp(at, ending, length) == 0)
+            return 1;
+        at += own;
+    }
+    return 0;
+}

@@ -1,0 +1,29 @@
+/* The names of classes, in the order of their labels, and the fields that sources of
+ * image files have. */
+#ifndef DATA_CLASSES_H
+#define DATA_CLASSES_H
+
+#include <dlcore/data.h>
+
+typedef struct classes {
+    char **name; /* owned, as are the names */
+    int32_t count, room;
+} classes;
+
+dlc_status classes_add(classes *to, const char *name, size_t length);
+/* Adds the classes as far as they are known before the samples are: those of the
+ * setting `classes`, such as "ant, bee", or of the training data. */
+dlc_status classes_know(const dlc_data_args *args, classes *known);
+/* Fails if there are names, but fewer than labels. `where` says which file has them. */
+dlc_status classes_check(const classes *known, int32_t labels, const char *where);
+/* The label of a class; -1: it is none of them. */
+int32_t classes_find(const classes *in, const char *name);
+void classes_free(classes *of);
+
+/* The fields of a source of image files: the image, grey or not, and its class. */
+void fields_make(int grey, const classes *known, int32_t labels, dlc_field field[2]);
+
+/* Is what follows the last dot of a name one of some endings, such as "jpg, png"? */
+int name_ends_as(const char *name, const char *endings);
+
+#endif

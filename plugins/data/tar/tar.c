@@ -1,0 +1,302 @@
+/* The data source "tar": shards as WebDataset writes them. Files that follow each other
+ * and have the same name up to its first dot are one sample: KEY.jpg is its image,
+ * KEY.cls the number of its class, as text; others are left out.
+ *
+ * open goes through the headers of all shards and remembers where each image is;
+ * nothing else is kept in memory, and nothing is unpacked. */
+#include <dlcore/data.h>
+
+#include <errno.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../shared/classes.h"
+#include "archive.h"
+
+enum { IMAGE, LABEL, FIELDS };
+#define LABEL_MOST 100000000
+#define LABEL_TEXT 16
+
+const dlc_host *host;
+
+/* Where the image of a sample is. */
+typedef struct entry {
+    int64_t begin, bytes;
+    size_t name; /* of the key, in the names */
+    int32_t shard, label;
+} entry;
+
+struct dlc_source {
+    glob_t found; /* the paths of the shards */
+    int has_found;
+    archive *shard; /* owned; one for each path */
+    int32_t shards;
+    growing entries, names;
+    classes known;
+    int32_t labels;
+    dlc_field field[FIELDS];
+};
+
+static int64_t count_of(const dlc_source *source) {
+    return (int64_t)(source->entries.used / sizeof(entry));
+}
+
+static const entry *entry_at(const dlc_source *source, int64_t index) {
+    return (const entry *)(const void *)source->entries.bytes + index;
+}
+
+static dlc_status tar_load(const dlc_host *services) {
+    host = services;
+    return DLC_OK;
+}
+
+static void tar_close(dlc_source *source) {
+    if (!source)
+        return;
+    for (int32_t i = 0; i < source->shards; i++)
+        close(source->shard[i].fd);
+    host->free(source->shard);
+    growing_free(&source->entries);
+    growing_free(&source->names);
+    classes_free(&source->known);
+    if (source->has_found)
+        globfree(&source->found);
+    host->free(source);
+}
+
+/* ---- Samples of a shard ------------------------------------------------------- */
+
+/* The sample that is being put together. */
+typedef struct collecting {
+    dlc_source *source;
+    const char *endings;
+    growing key; /* ends with a zero byte; empty: there is none */
+    entry sample;
+    int has_image, has_label;
+} collecting;
+
+static dlc_status fail_sample(const collecting *c, const char *what) {
+    return host->fail(DLC_ERR_DATA, "%s: %s: %s",
+                      c->source->shard[c->sample.shard].path, c->key.bytes, what);
+}
+
+/* Keeps the sample whose files have all been seen. */
+static dlc_status end_sample(collecting *c) {
+    dlc_source *source = c->source;
+    if (!c->key.used || (!c->has_image && !c->has_label))
+        return DLC_OK;
+    if (!c->has_image)
+        return fail_sample(c, "a sample with a class (.cls), but without an image");
+    if (!c->has_label)
+        return fail_sample(
+            c, "a sample without a class: there is no .cls beside its image");
+    c->sample.name = source->names.used;
+    dlc_status status = growing_add(&source->names, c->key.bytes, c->key.used);
+    if (status == DLC_OK)
+        status = growing_add(&source->entries, &c->sample, sizeof c->sample);
+    if (c->sample.label >= source->labels)
+        source->labels = c->sample.label + 1;
+    return status;
+}
+
+static dlc_status begin_sample(collecting *c, const char *name, size_t key) {
+    int32_t shard = c->sample.shard;
+    c->sample = (entry){.shard = shard};
+    c->has_image = c->has_label = 0;
+    c->key.used = 0;
+    dlc_status status = growing_add(&c->key, name, key);
+    return status == DLC_OK ? growing_add(&c->key, "", 1) : status;
+}
+
+/* Reads the number of a class: digits, and spaces or newlines around them. */
+static dlc_status read_label(collecting *c, const member *file) {
+    char text[LABEL_TEXT + 1] = "";
+    int64_t label = 0;
+    if (file->bytes < 1 || file->bytes > LABEL_TEXT)
+        return fail_sample(c, "its .cls is not the number of a class");
+    dlc_status status = archive_read(&c->source->shard[c->sample.shard], file->begin,
+                                     text, (size_t)file->bytes);
+    if (status != DLC_OK)
+        return status;
+    const char *at = text + strspn(text, " \t\r\n");
+    size_t digits = strspn(at, "0123456789");
+    for (size_t i = 0; i < digits && label <= LABEL_MOST; i++)
+        label = 10 * label + (at[i] - '0');
+    at += digits;
+    at += strspn(at, " \t\r\n");
+    if (digits == 0 || *at || label > LABEL_MOST)
+        return fail_sample(c, "its .cls is not the number of a class");
+    c->sample.label = (int32_t)label;
+    c->has_label = 1;
+    return DLC_OK;
+}
+
+static dlc_status add_file(void *context, const member *file) {
+    collecting *c = context;
+    const char *base = strrchr(file->name, '/');
+    base = base ? base + 1 : file->name;
+    const char *dot = strchr(base, '.');
+    if (!dot || dot == base)
+        return DLC_OK; /* folders' own files, and hidden ones */
+    size_t key = (size_t)(dot - file->name);
+    dlc_status status = DLC_OK;
+    if (!c->key.used || c->key.used != key + 1 ||
+        memcmp(c->key.bytes, file->name, key) != 0) {
+        status = end_sample(c);
+        if (status == DLC_OK)
+            status = begin_sample(c, file->name, key);
+    }
+    if (status != DLC_OK)
+        return status;
+    if (strcmp(dot, ".cls") == 0)
+        return c->has_label ? fail_sample(c, "it has two classes")
+                            : read_label(c, file);
+    if (!name_ends_as(base, c->endings))
+        return DLC_OK;
+    if (c->has_image)
+        return fail_sample(c, "it has two images");
+    c->sample.begin = file->begin;
+    c->sample.bytes = file->bytes;
+    c->has_image = 1;
+    return DLC_OK;
+}
+
+static dlc_status read_shard(dlc_source *source, int32_t shard, const char *endings) {
+    collecting c = {.source = source, .endings = endings, .sample.shard = shard};
+    dlc_status status = archive_walk(&source->shard[shard], add_file, &c);
+    if (status == DLC_OK)
+        status = end_sample(&c);
+    growing_free(&c.key);
+    return status;
+}
+
+/* ---- Opening ----------------------------------------------------------------- */
+
+/* Finds the shards, sorted by their names. */
+static dlc_status find_shards(dlc_source *source, const char *pattern) {
+    int code = glob(pattern, GLOB_NOCHECK, NULL, &source->found);
+    if (code == GLOB_NOSPACE)
+        return host->fail(DLC_ERR_NOMEM, "out of memory to list %s", pattern);
+    if (code != 0)
+        return host->fail(DLC_ERR_DATA, "%s: cannot be listed: %s", pattern,
+                          strerror(errno));
+    source->has_found = 1;
+    source->shard = host->alloc(source->found.gl_pathc * sizeof *source->shard);
+    return source->shard ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+static dlc_status open_shards(dlc_source *source, const char *endings) {
+    dlc_status status = DLC_OK;
+    if (source->found.gl_pathc > INT32_MAX)
+        return host->fail(DLC_ERR_DATA, "there are too many shards");
+    for (size_t i = 0; status == DLC_OK && i < source->found.gl_pathc; i++) {
+        status = archive_open(source->found.gl_pathv[i], &source->shard[i]);
+        if (status != DLC_OK)
+            break;
+        source->shards++;
+        status = read_shard(source, (int32_t)i, endings);
+    }
+    return status;
+}
+
+static dlc_status tar_open(const dlc_data_args *args, dlc_source **source) {
+    const dlc_settings *settings = args->settings;
+    const char *pattern = host->get_string(settings, "shards");
+    dlc_source *made = host->alloc(sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    dlc_status status = classes_know(args, &made->known);
+    if (status == DLC_OK)
+        status = find_shards(made, pattern);
+    if (status == DLC_OK)
+        status = open_shards(made, host->get_string(settings, "endings"));
+    if (status == DLC_OK && count_of(made) == 0)
+        status = host->fail(DLC_ERR_DATA,
+                            "%s: no samples; one has an image KEY.jpg and a class "
+                            "KEY.cls",
+                            pattern);
+    if (status == DLC_OK)
+        status = classes_check(&made->known, made->labels, pattern);
+    if (status != DLC_OK) {
+        tar_close(made);
+        return status;
+    }
+    fields_make(host->get_bool(settings, "grey"), &made->known, made->labels,
+                made->field);
+    *source = made;
+    return DLC_OK;
+}
+
+static dlc_status tar_describe(dlc_source *source, dlc_data_info *info) {
+    info->samples = count_of(source);
+    info->fields = source->field;
+    info->field_count = FIELDS;
+    return DLC_OK;
+}
+
+/* ---- Reading ----------------------------------------------------------------- */
+
+static void tar_name(dlc_source *source, int64_t index, char *text, size_t room) {
+    const entry *at = entry_at(source, index);
+    (void)snprintf(text, room, "%s: %s", source->shard[at->shard].path,
+                   source->names.bytes + at->name);
+}
+
+static dlc_status tar_read_sample(dlc_source *source, dlc_sample *sample) {
+    const entry *at = entry_at(source, sample->index);
+    if (sample->wanted & 1u << LABEL) {
+        sample->value[LABEL].data = &at->label;
+        sample->value[LABEL].bytes = sizeof at->label;
+    }
+    if (!(sample->wanted & 1u << IMAGE))
+        return DLC_OK;
+    void *to = sample->memory(sample, IMAGE, (uint64_t)at->bytes);
+    if (!to)
+        return DLC_ERR_NOMEM;
+    return archive_read(&source->shard[at->shard], at->begin, to, (size_t)at->bytes);
+}
+
+/* ---- Descriptor -------------------------------------------------------------- */
+
+static const dlc_option options[] = {
+    DLC_PATH_REQUIRED("shards", "a tar file, or a pattern of several: shards/*.tar"),
+    DLC_STRING("classes", NULL,
+               "names of the classes in the order of their labels, joined by commas; "
+               "default: those of the training data"),
+    DLC_STRING("endings", "jpg,jpeg,png,webp", "how the names of image files end"),
+    DLC_BOOL("grey", "false", "images have one channel, the brightness, and not three"),
+    DLC_OPTIONS_END,
+};
+
+static const dlc_data_ops ops = {
+    .size = sizeof(dlc_data_ops),
+    .open = tar_open,
+    .close = tar_close,
+    .describe = tar_describe,
+    .read_sample = tar_read_sample,
+    .name = tar_name,
+};
+
+static const dlc_feature features[] = {
+    {.size = sizeof(dlc_feature),
+     .kind = DLC_KIND_DATA,
+     .name = "tar",
+     .help = "image files in tar archives, as WebDataset writes them",
+     .caps = DLC_DATA_CONCURRENT,
+     .options = options,
+     .ops = &ops},
+    DLC_FEATURES_END,
+};
+
+const dlc_plugin dlc_plugin_v0 = {
+    .size = sizeof(dlc_plugin),
+    .abi_minor = DLC_ABI_MINOR,
+    .name = "tar",
+    .version = DLC_VERSION,
+    .license = "BSD-2-Clause",
+    .features = features,
+    .load = tar_load,
+};

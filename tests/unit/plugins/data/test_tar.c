@@ -1,0 +1,316 @@
+/* Tests the source of tar archives: what it finds in them, and what is refused. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/random.h"
+#include "base/status.h"
+#include "data/samples.h"
+#include "source.h"
+#include "support/scratch.h"
+
+enum { BLOCK = 512, ROOM = 64 * BLOCK };
+
+/* An archive that is being written. */
+static unsigned char bytes[ROOM];
+static size_t used;
+
+static void setup(void) {
+    scratch_setup();
+    used = 0;
+}
+
+/* The sum of a header is that of its bytes, with spaces in place of the sum. */
+static void seal(unsigned char *header) {
+    unsigned sum = 0;
+    memset(header + 148, ' ', 8);
+    for (int i = 0; i < BLOCK; i++)
+        sum += header[i];
+    (void)snprintf((char *)header + 148, 8, "%06o", sum);
+}
+
+/* Adds an entry; returns its header. */
+static unsigned char *add(const char *name, char type, const char *contents) {
+    unsigned char *header = bytes + used;
+    size_t count = strlen(contents);
+    ck_assert_uint_lt(used + 4 * BLOCK + count, ROOM);
+    memset(header, 0, BLOCK);
+    memcpy(header, name, strlen(name));
+    (void)snprintf((char *)header + 124, 12, "%011o", (unsigned)count & 0777777777);
+    header[156] = (unsigned char)type;
+    memcpy(header + 257, "ustar", 6);
+    seal(header);
+    used += BLOCK;
+    memset(bytes + used, 0, (count + BLOCK - 1) / BLOCK * BLOCK);
+    memcpy(bytes + used, contents, count);
+    used += (count + BLOCK - 1) / BLOCK * BLOCK;
+    return header;
+}
+
+/* Two samples, with everything that may stand around them. */
+static void add_some(void) {
+    add("d/", '5', "");
+    add("d/one.jpg", '0', "first");
+    add("d/one.cls", '0', "3\n");
+    add("d/one.json", '0', "{}");
+    add(".hidden", '0', "no");
+    add("noending", '0', "no");
+    add("link.jpg", '2', "");
+    add("d/two.x.txt", '0', "no");
+    add("d/two.cls", 0, " 1 ");
+    add("d/two.PNG", '0', "second");
+}
+
+static const char *write_shard(const char *name, size_t count) {
+    static char setting[4200];
+    (void)snprintf(setting, sizeof setting, "shards=%s",
+                   scratch_write(name, bytes, count));
+    return setting;
+}
+
+static const char *finish(void) {
+    memset(bytes + used, 0, 2 * BLOCK);
+    return write_shard("a.tar", used + 2 * BLOCK);
+}
+
+static opened open_with(const char *first, const char *second) {
+    opened o;
+    dlc_status status = source_open("tar", 0, (const char *[]){first, second, NULL},
+                                    &o);
+    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
+    return o;
+}
+
+static void holds(const opened *o, int64_t index, const char *contents, int32_t label) {
+    dlc_samples samples;
+    dlc_read_sample read = {0};
+    ck_assert_int_eq(dlc_samples_describe(o->ops, o->source, &samples), DLC_OK);
+    dlc_status status = dlc_samples_read(&samples, index, 0, NULL, &read);
+    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
+    const dlc_value *image = &read.value[samples.image];
+    ck_assert_uint_eq(image->bytes, strlen(contents));
+    ck_assert_mem_eq(image->data, contents, image->bytes);
+    ck_assert_int_eq(read.label, label);
+    dlc_read_sample_free(&read);
+}
+
+START_TEST(samples) {
+    char name[4200];
+    add_some();
+    opened o = open_with(finish(), NULL);
+    ck_assert_int_eq(o.info.samples, 2);
+    ck_assert_int_eq(o.info.fields[1].classes, 4);
+    holds(&o, 0, "first", 3);
+    holds(&o, 1, "second", 1);
+    o.ops->name(o.source, 1, name, sizeof name);
+    ck_contains(name, "/a.tar: d/two");
+    source_close(&o);
+    o = open_with(finish(), "classes=a,b,c,d,e");
+    ck_assert_int_eq(o.info.fields[1].classes, 5);
+    ck_assert_str_eq(o.info.fields[1].class_names[4], "e");
+    source_close(&o);
+}
+END_TEST
+
+/* The end need not be marked, and a block of zeros is the end. */
+START_TEST(ends) {
+    add_some();
+    opened o = open_with(write_shard("a.tar", used), NULL);
+    ck_assert_int_eq(o.info.samples, 2);
+    source_close(&o);
+    memset(bytes + used, 0, BLOCK);
+    used += BLOCK;
+    add("three.jpg", '0', "beyond the end");
+    o = open_with(finish(), NULL);
+    ck_assert_int_eq(o.info.samples, 2);
+    source_close(&o);
+}
+END_TEST
+
+START_TEST(several_shards) {
+    char pattern[4200];
+    (void)snprintf(pattern, sizeof pattern, "shards=%s", scratch_path("*.tar"));
+    for (int i = 2; i >= 0; i--) {
+        char name[16], label[8];
+        used = 0;
+        (void)snprintf(name, sizeof name, "s%d.tar", i);
+        (void)snprintf(label, sizeof label, "%d", i);
+        add("same.cls", '0', label);
+        add("same.webp", '0', name);
+        write_shard(name, used);
+    }
+    opened o = open_with(pattern, NULL);
+    ck_assert_int_eq(o.info.samples, 3);
+    holds(&o, 0, "s0.tar", 0);
+    holds(&o, 2, "s2.tar", 2);
+    source_close(&o);
+}
+END_TEST
+
+/* Names of more than 100 bytes, in three formats, and sizes as bytes and in pax. */
+START_TEST(long_names) {
+    char name[300], record[400], text[4200];
+    memset(name, 'n', 150);
+    strcpy(name + 150, ".jpg");
+    add("././@LongLink", 'L', name);
+    add("nnnn", '0', "gnu");
+    strcpy(name + 150, ".cls");
+    add("././@LongLink", 'L', name);
+    unsigned char *header = add("nnnn", '0', "1");
+    memset(header + 124, 0, 12);
+    header[124] = 0x80;
+    header[135] = 1;
+    seal(header);
+    strcpy(record, "164 path=");
+    memset(record + 9, 'm', 150);
+    strcpy(record + 159, ".cls\n9 size=1\n");
+    add("x", 'x', record);
+    add("mmm", '0', "2");
+    memcpy(record + 160, "jpg", 3);
+    record[171] = '3'; /* the size, instead of that of the header */
+    add("x", 'x', record);
+    header = add("mmm", '0', "pax");
+    memcpy(header + 124, "00000000000", 11);
+    seal(header);
+    header = add("short.cls", '0', "5");
+    memcpy(header + 345, "before/it", 9);
+    seal(header);
+    header = add("short.jpg", '0', "prefix");
+    memcpy(header + 345, "before/it", 9);
+    seal(header);
+    opened o = open_with(finish(), NULL);
+    ck_assert_int_eq(o.info.samples, 3);
+    holds(&o, 0, "gnu", 1);
+    holds(&o, 1, "pax", 2);
+    holds(&o, 2, "prefix", 5);
+    o.ops->name(o.source, 2, text, sizeof text);
+    ck_contains(text, ": before/it/short");
+    source_close(&o);
+}
+END_TEST
+
+static void refused(const char *detail) {
+    source_refused("tar", (const char *[]){finish(), NULL}, DLC_ERR_DATA, detail);
+    used = 0;
+}
+
+START_TEST(samples_that_lack_something) {
+    static const char *const labels[] = {"",    "x",           "-1", "1 2",
+                                         "1.5", "99999999999", "  "};
+    refused("no samples; one has an image");
+    add("a.jpg", '0', "1");
+    refused("a.tar: a: a sample without a class");
+    add("a.cls", '0', "1");
+    add("b.cls", '0', "1");
+    refused("a: a sample with a class (.cls), but without an image");
+    add("a.jpg", '0', "1"), add("a.png", '0', "1");
+    refused("a: it has two images");
+    add("a.cls", '0', "1"), add("a.cls", '0', "1");
+    refused("a: it has two classes");
+    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
+        add("a.jpg", '0', "1"), add("a.cls", '0', labels[i]);
+        refused("a: its .cls is not the number of a class");
+    }
+    add("a.jpg", '0', "1"), add("a.cls", '0', "2");
+    source_refused("tar", (const char *[]){finish(), "classes=a,b", NULL}, DLC_ERR_DATA,
+                   "it has a label 2, but there are 2 names");
+}
+END_TEST
+
+START_TEST(damage) {
+    add_some();
+    source_refused("tar", (const char *[]){write_shard("a.tar", used - 508), NULL},
+                   DLC_ERR_DATA, "a.tar: at byte");
+    ck_contains(dlc_detail(), "which was cut short or is damaged");
+    source_refused("tar", (const char *[]){write_shard("a.tar", BLOCK + 100), NULL},
+                   DLC_ERR_DATA, "at byte 512: it ends in the middle of a header");
+    bytes[0] ^= 1;
+    refused("at byte 0: not a tar archive; compressed ones");
+    add_some();
+    bytes[BLOCK] ^= 1;
+    refused("at byte 512: a damaged header");
+    add("x", 'x', "no record");
+    refused("a damaged pax record");
+    add("x", 'x', "99 path=a\n");
+    refused("a damaged pax record");
+    add("x", 'L', "");
+    refused("a name or a note that is empty");
+    source_refused("tar", (const char *[]){"shards=/nowhere/x.tar", NULL}, DLC_ERR_DATA,
+                   "cannot open /nowhere/x.tar");
+    ck_assert_int_eq(mkdir(scratch_path("folder"), 0777), 0);
+    char setting[4200];
+    (void)snprintf(setting, sizeof setting, "shards=%s", scratch_path("folder"));
+    source_refused("tar", (const char *[]){setting, NULL}, DLC_ERR_DATA,
+                   "is not a file");
+}
+END_TEST
+
+/* Opens and reads whatever is left of an archive after random changes; headers are
+ * sealed again half of the time, so that the rest of them is looked at, too. */
+START_TEST(mutations) {
+    enum { TIMES = 1000 };
+    static unsigned char sound[ROOM];
+    char record[] = "18 path=other.jpg\n9 size=2\n";
+    int refusals = 0;
+    add_some();
+    add("x", 'x', record);
+    add("other", '0', "12");
+    add("other.cls", '0', "1");
+    memcpy(sound, bytes, ROOM);
+    for (uint64_t i = 0; i < TIMES; i++) {
+        dlc_random random = dlc_random_make(i, 3);
+        memcpy(bytes, sound, ROOM);
+        for (uint64_t change = 0; change <= i % 4; change++) {
+            size_t at = dlc_random_below(&random, used);
+            bytes[at] = (unsigned char)(bytes[at] ^ 1u << dlc_random_below(&random, 8));
+            if (i % 2 && at + BLOCK < used)
+                seal(bytes + at / BLOCK * BLOCK);
+        }
+        opened o;
+        dlc_fail(DLC_OK, "%s", "");
+        const char *sets[] = {write_shard("a.tar", used), NULL};
+        if (source_open("tar", 0, sets, &o) != DLC_OK) {
+            ck_assert_str_ne(dlc_detail(), "");
+            refusals++;
+            continue;
+        }
+        dlc_samples all;
+        dlc_read_sample read = {0};
+        ck_assert_int_eq(dlc_samples_describe(o.ops, o.source, &all), DLC_OK);
+        for (int64_t s = 0; s < all.info.samples; s++)
+            ck_assert_int_eq(dlc_samples_read(&all, s, 0, NULL, &read), DLC_OK);
+        dlc_read_sample_free(&read);
+        source_close(&o);
+    }
+    ck_assert_int_gt(refusals, TIMES / 10);
+}
+END_TEST
+
+START_TEST(without_memory) {
+    add_some();
+    source_starved("tar", (const char *[]){finish(), "classes=a,b,c,d", NULL});
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("data.tar");
+    TCase *tcase = tcase_create("tar");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, setup, scratch_teardown);
+    tcase_add_test(tcase, samples);
+    tcase_add_test(tcase, ends);
+    tcase_add_test(tcase, several_shards);
+    tcase_add_test(tcase, long_names);
+    tcase_add_test(tcase, samples_that_lack_something);
+    tcase_add_test(tcase, damage);
+    tcase_add_test(tcase, mutations);
+    tcase_add_test(tcase, without_memory);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
