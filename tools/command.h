@@ -14,6 +14,7 @@ int dlc_command_topo(int argc, char **argv);
 int dlc_command_plan(int argc, char **argv);
 int dlc_command_bench(int argc, char **argv);
 int dlc_command_plugin(int argc, char **argv);
+int dlc_command_data(int argc, char **argv);
 int dlc_command_doctor(int argc, char **argv);
 
 #endif

@@ -65,16 +65,21 @@ def body(lines):
 
 def page(dlcore, version, name, what):
     text = help_of(dlcore, name)
-    words = [name]
+    texts, own = [text], []
     if "[OPTION...]" in text and not re.search(r"^ +-", text, re.MULTILINE):
-        # It has subjects of its own: `dlcore bench comm`.
-        words.append(re.match(r"Usage: dlcore \w+ (\w+)", text)[1])
-        text = help_of(dlcore, *words)
-    lines = text.splitlines()
-    usages = [l for l in lines if re.match(r"(Usage:|  or:) ", l)]
-    rest = [l for l in lines if l not in usages]
+        # It has subjects of its own: `dlcore bench comm`, `dlcore data stats`.
+        own = re.findall(r"^  ([a-z]+)  +\S", text, re.MULTILINE)
+        texts = [help_of(dlcore, name, word) for word in own]
+    usages, rests = [], []
+    for lines in (text.splitlines() for text in texts):
+        usages += [l for l in lines if re.match(r"(Usage:|  or:) ", l)]
+        rests.append([l for l in lines if l not in usages])
     out = roff.head(f"dlcore-{name}", 1, version, what)
-    out += [".SH SYNOPSIS", *map(synopsis, usages), ".SH DESCRIPTION", *body(rest)]
+    out += [".SH SYNOPSIS", *map(synopsis, usages)]
+    for word, rest in zip(own or [""], rests):
+        several = len(rests) > 1
+        out += [f".SH {name.upper()} {word.upper()}" if several else ".SH DESCRIPTION"]
+        out += [re.sub(r"^\.SH ", ".SS ", line) if several else line for line in body(rest)]
     out += [".SH SEE ALSO", ".BR dlcore (1)"]
     return out
 

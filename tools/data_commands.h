@@ -1,0 +1,50 @@
+/* The commands of `dlcore data`, one per file, and what they share: a scan of all
+ * samples of a section of net.ini by several threads, with a progress bar. */
+#ifndef DLC_TOOLS_DATA_COMMANDS_H
+#define DLC_TOOLS_DATA_COMMANDS_H
+
+#include "data/samples.h"
+#include "data/transform.h"
+#include "options.h"
+
+int dlc_command_data_stats(int argc, char **argv);
+int dlc_command_data_verify(int argc, char **argv);
+int dlc_command_data_preview(int argc, char **argv);
+int dlc_command_data_split(int argc, char **argv);
+
+/* What every one of these commands begins with. */
+typedef struct data_command {
+    dlc_tool_options tool; /* first: the child parsers get a pointer to it */
+    int test;              /* [data.test] instead of [data] */
+    dlc_setup *setup;
+    dlc_data_setup *data; /* the section that is meant */
+} data_command;
+
+/* Opens the setup, without reading samples, and the source of the section. */
+dlc_status data_command_open(data_command *command);
+/* Closes all of it; returns the exit code. */
+int data_command_close(data_command *command, dlc_status status);
+
+/* One sample of a scan. */
+typedef struct data_sample {
+    int64_t index;
+    int32_t label;
+    dlc_status status; /* DLC_ERR_DATA: it is bad, dlc_detail() says why */
+    dlc_image image;   /* whole; of a bad sample, or of a scan of labels, empty */
+} data_sample;
+
+typedef struct data_scan {
+    const data_command *command;
+    int labels_only;
+    int32_t threads; /* set by data_scan_run, before the first visit */
+    /* Called for each sample, by `thread` 0 .. threads - 1, in any order. */
+    void (*visit)(void *context, int32_t thread, const data_sample *sample);
+    void *context;
+} data_scan;
+
+/* The threads that a scan will have. */
+int32_t data_scan_threads(void);
+/* Any status but DLC_ERR_DATA of a sample ends the scan. */
+dlc_status data_scan_run(data_scan *scan);
+
+#endif

@@ -1,0 +1,202 @@
+/* dlcore data preview: draws the first samples of training, or of a test, as the net is
+ * shown them after all transforms, with their labels. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/feed.h"
+#include "data_commands.h"
+#include "file.h"
+#include "png.h"
+#include "setup/data_source.h"
+
+enum { KEY_TEST = 0x300, KEY_COUNT };
+enum { COUNT = 64, COUNT_MOST = 4096, SMALLEST = 96, GAP = 4 };
+
+typedef struct preview_command {
+    data_command data; /* first */
+    const char *path;
+    int count;
+} preview_command;
+
+static const struct argp_option options[] = {
+    {"output", 'o', "FILE.png", 0, "the picture", 0},
+    {"count", KEY_COUNT, "N", 0, "samples that are drawn (64)", 0},
+    {"test", KEY_TEST, NULL, 0, "the samples of [data.test]", 0},
+    {0}};
+
+static error_t parse(int key, char *argument, struct argp_state *state) {
+    preview_command *command = state->input;
+    const char *ending;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        dlc_tool_share_input(state, &command->data.tool);
+        return 0;
+    case KEY_TEST:
+        command->data.test = 1;
+        return 0;
+    case KEY_COUNT:
+        command->count = dlc_tool_parse_count("count", argument, COUNT_MOST, state);
+        return 0;
+    case 'o':
+        ending = strrchr(argument, '.');
+        if (!ending || strcasecmp(ending, ".png") != 0)
+            argp_error(state,
+                       "--output=%s: the picture is a PNG, so its name must end in "
+                       ".png",
+                       argument);
+        command->path = argument;
+        return 0;
+    case ARGP_KEY_END:
+        if (!command->path)
+            argp_error(state, "which file is to be written? Give -o FILE.png");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "NET.INI",
+    .doc =
+        "Draws the first samples of training, in the order of the first epoch, as the net "
+        "is shown them after all transforms, each with its label.",
+    .children = dlc_tool_children};
+
+/* ---- Samples ----------------------------------------------------------------- */
+
+/* What is drawn: one batch of the feed. */
+typedef struct sheet {
+    const data_command *command;
+    const dlc_feed *feed;
+    dlc_batch batch;
+    dlc_shape shape;   /* of a sample */
+    float least, most; /* of floats that are no images: these become black and white */
+} sheet;
+
+static dlc_status open_feed(const preview_command *command, int64_t count,
+                            dlc_feed **feed) {
+    const data_command *data = &command->data;
+    dlc_feed_args args;
+    dlc_data_source_feed(data->data, &args);
+    args.seed = data->setup->seed;
+    args.keep_bytes = 1;
+    args.count = (int32_t)count;
+    args.batch = count;
+    args.test = data->test;
+    args.ranks = 1;
+    args.prefetch = 1;
+    args.threads = data_scan_threads();
+    return dlc_feed_open(&args, feed);
+}
+
+/* The range of floats, before `normalize`, of all samples. */
+static void find_range(sheet *s) {
+    int64_t plane = s->shape.dims[1] * s->shape.dims[2];
+    int64_t values = s->batch.samples * dlc_shape_count(&s->shape);
+    const dlc_transforms *list = s->command->data->transforms;
+    const float *at = s->batch.data;
+    s->least = INFINITY;
+    s->most = -INFINITY;
+    for (int64_t i = 0; i < values; i++) {
+        int64_t channel = i / plane % s->shape.dims[0];
+        float value = at[i] / dlc_transforms_scale(list, channel) +
+                      dlc_transforms_mean(list, channel);
+        s->least = fminf(s->least, value);
+        s->most = fmaxf(s->most, value);
+    }
+}
+
+/* A value of a sample as a byte, without what `normalize` did to it. */
+static uint8_t byte_at(const sheet *s, int64_t sample, int64_t channel, int64_t y,
+                       int64_t x) {
+    const int64_t *dims = s->shape.dims;
+    int64_t i = ((sample * dims[0] + channel) * dims[1] + y) * dims[2] + x;
+    if (dlc_feed_dtype(s->feed) == DLC_U8)
+        return ((const uint8_t *)s->batch.data)[i];
+    const dlc_transforms *list = s->command->data->transforms;
+    float value = ((const float *)s->batch.data)[i] /
+                      dlc_transforms_scale(list, channel) +
+                  dlc_transforms_mean(list, channel);
+    float range = s->most > s->least ? s->most - s->least : 1;
+    return (uint8_t)((value - s->least) / range * 255 + 0.5f);
+}
+
+static void label_text(const sheet *s, int64_t sample, char text[128]) {
+    const dlc_data_info *info = &s->command->data->info;
+    int32_t label = s->batch.labels[sample];
+    if (label == DLC_LABEL_NONE)
+        text[0] = '\0';
+    else if (info->class_names && label >= 0 && label < info->classes)
+        (void)snprintf(text, 128, "%s", info->class_names[label]);
+    else
+        (void)snprintf(text, 128, "%d", (int)label);
+}
+
+/* ---- Drawing ----------------------------------------------------------------- */
+
+/* Draws a sample with its upper left corner at x, y, each pixel `zoom` wide. */
+static void draw_sample(const sheet *s, int64_t sample, int64_t zoom, int64_t left,
+                        int64_t top, const dlc_canvas *canvas) {
+    int is_color = s->shape.dims[0] == 3;
+    for (int64_t y = 0; y < s->shape.dims[1] * zoom; y++)
+        for (int64_t x = 0; x < s->shape.dims[2] * zoom; x++) {
+            uint8_t *pixel = dlc_canvas_at(canvas, left + x, top + y);
+            for (int64_t c = 0; c < 3; c++)
+                pixel[c] = byte_at(s, sample, is_color ? c : 0, y / zoom, x / zoom);
+        }
+}
+
+static dlc_status draw(const sheet *s, const char *path) {
+    int64_t height = s->shape.dims[1], width = s->shape.dims[2],
+            count = s->batch.samples;
+    int64_t zoom = width < SMALLEST ? (SMALLEST + width - 1) / width : 1;
+    int64_t columns = (int64_t)ceil(sqrt((double)count));
+    int64_t rows = (count + columns - 1) / columns;
+    int64_t cell_width = width * zoom + GAP;
+    int64_t cell_height = height * zoom + DLC_CANVAS_LINE + GAP;
+    dlc_canvas canvas = {0};
+    DLC_TRY(
+        dlc_canvas_open(columns * cell_width + GAP, rows * cell_height + GAP, &canvas));
+    for (int64_t i = 0; i < count; i++) {
+        char text[128];
+        int64_t x = GAP + i % columns * cell_width, y = GAP + i / columns * cell_height;
+        draw_sample(s, i, zoom, x, y, &canvas);
+        label_text(s, i, text);
+        dlc_canvas_text(&canvas, x, y + height * zoom + 1, width * zoom, text);
+    }
+    dlc_status status = dlc_canvas_write(&canvas, path);
+    dlc_canvas_close(&canvas);
+    return status;
+}
+
+static dlc_status preview(const preview_command *command) {
+    int64_t samples = command->data.data->info.samples;
+    int64_t count = command->count < samples ? command->count : samples;
+    dlc_feed *feed = NULL;
+    DLC_TRY(open_feed(command, count, &feed));
+    sheet s = {.command = &command->data, .feed = feed, .shape = dlc_feed_shape(feed)};
+    dlc_status status = dlc_feed_next(feed, &s.batch);
+    if (status == DLC_OK && dlc_feed_dtype(feed) != DLC_U8)
+        find_range(&s);
+    if (status == DLC_OK)
+        status = draw(&s, command->path);
+    dlc_feed_close(feed);
+    return status;
+}
+
+int dlc_command_data_preview(int argc, char **argv) {
+    preview_command command = {.count = COUNT};
+    dlc_tool_parse(&argp, argc, argv, &command);
+    dlc_status status = dlc_tool_file_check(command.path);
+    if (status == DLC_OK)
+        status = data_command_open(&command.data);
+    if (status == DLC_OK)
+        status = preview(&command);
+    return data_command_close(&command.data, status);
+}

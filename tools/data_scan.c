@@ -1,0 +1,168 @@
+/* Reads and decodes all samples of a section, many at a time. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/thread_pool.h"
+#include "data_commands.h"
+#include "machine.h"
+#include "setup/classes.h"
+#include "setup/data_source.h"
+
+/* Samples between two looks at the clock. */
+enum { BLOCK = 256 };
+
+/* ---- Opening ----------------------------------------------------------------- */
+
+dlc_status data_command_open(data_command *command) {
+    DLC_TRY(dlc_tool_setup(&command->tool, 0, &command->setup));
+    dlc_setup *setup = command->setup;
+    command->data = command->test ? &setup->test : &setup->train;
+    if (!command->data->present)
+        return dlc_fail(DLC_ERR_CONFIG, "%s: there is no section [%s]",
+                        command->tool.path, command->test ? "data.test" : "data");
+    return command->test ? dlc_classes_open_test(setup)
+                         : dlc_data_source_open(setup, command->data, NULL);
+}
+
+int data_command_close(data_command *command, dlc_status status) {
+    return dlc_tool_close(&command->tool, command->setup, status, 0);
+}
+
+/* ---- One sample -------------------------------------------------------------- */
+
+/* The memory of one thread. */
+typedef struct reader {
+    dlc_read_sample read;
+    uint8_t *pixels;
+    size_t room;
+} reader;
+
+typedef struct scanning {
+    data_scan *scan;
+    reader *reader; /* one per thread */
+    int64_t first;  /* of the block */
+    pthread_mutex_t lock;
+    int is_concurrent;
+    dlc_status status; /* of the first failure that ends the scan */
+    char detail[1024];
+} scanning;
+
+static dlc_status decode(const data_command *command, reader *by, dlc_image *image) {
+    const dlc_samples *samples = &command->data->samples;
+    const dlc_value *value = &by->read.value[samples->image];
+    dlc_encoded encoded;
+    DLC_TRY(dlc_decoders_inspect(
+        command->data->decoders, value->data, value->bytes,
+        dlc_settings_get_int(command->data->settings, "max_pixels"), &encoded));
+    int32_t channels = (int32_t)samples->info.shape.dims[0];
+    const int32_t whole[4] = {0, 0, encoded.info.width, encoded.info.height};
+    size_t bytes = (size_t)channels * (size_t)whole[2] * (size_t)whole[3];
+    if (by->room < bytes) {
+        dlc_free(by->pixels);
+        by->pixels = dlc_alloc(bytes, 1);
+        by->room = by->pixels ? bytes : 0;
+    }
+    if (!by->pixels)
+        return DLC_ERR_NOMEM;
+    DLC_TRY(dlc_decoders_decode(&encoded, channels, 1, whole, by->pixels));
+    *image = dlc_image_interleaved(by->pixels, channels, whole[3], whole[2]);
+    return DLC_OK;
+}
+
+static dlc_status read_image(scanning *s, reader *by, data_sample *sample) {
+    const data_scan *scan = s->scan;
+    const dlc_samples *samples = &scan->command->data->samples;
+    if (!s->is_concurrent)
+        pthread_mutex_lock(&s->lock);
+    dlc_status status = dlc_samples_read(samples, sample->index, scan->labels_only,
+                                         NULL, &by->read);
+    if (!s->is_concurrent)
+        pthread_mutex_unlock(&s->lock);
+    DLC_TRY(status);
+    sample->label = by->read.label;
+    if (scan->labels_only)
+        return DLC_OK;
+    if (dlc_samples_are_encoded(samples))
+        return decode(scan->command, by, &sample->image);
+    /* Of a bounded size: that of this value. */
+    const dlc_value *value = &by->read.value[samples->image];
+    const dlc_field *field = dlc_samples_field(samples, samples->image);
+    const dlc_shape *shape = field->flags & DLC_FIELD_BOUNDED ? &value->shape
+                                                              : &field->shape;
+    sample->image = dlc_image_planes((void *)value->data, samples->info.dtype, shape);
+    return DLC_OK;
+}
+
+static void visit(void *context, int32_t i, int32_t thread) {
+    scanning *s = context;
+    data_sample sample = {.index = s->first + i, .label = DLC_LABEL_NONE};
+    sample.status = read_image(s, &s->reader[thread], &sample);
+    if (sample.status != DLC_OK)
+        sample.image = (dlc_image){0};
+    if (sample.status == DLC_OK || sample.status == DLC_ERR_DATA) {
+        s->scan->visit(s->scan->context, thread, &sample);
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    if (s->status == DLC_OK) {
+        s->status = sample.status;
+        (void)snprintf(s->detail, sizeof s->detail, "%s", dlc_detail());
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- All samples ------------------------------------------------------------- */
+
+int32_t data_scan_threads(void) {
+    dlc_machine machine;
+    dlc_machine_read(&machine);
+    return machine.cores > 1 ? machine.cores : 1;
+}
+
+static void draw_bar(int64_t done, int64_t all, uint64_t begin) {
+    double share = (double)done / (double)all, seconds = dlc_since(begin);
+    dlc_log_status("%3.0f %%  %lld of %lld samples  %.0f/s  left %.0f s", 100 * share,
+                   (long long)done, (long long)all, (double)done / seconds,
+                   seconds / share - seconds);
+}
+
+static dlc_status run_blocks(scanning *s, dlc_thread_pool *pool) {
+    int64_t samples = s->scan->command->data->info.samples;
+    uint64_t begin = dlc_now_ns();
+    while (s->first < samples && s->status == DLC_OK) {
+        int64_t left = samples - s->first;
+        int32_t count = (int32_t)(left < BLOCK ? left : BLOCK);
+        dlc_thread_pool_run(pool, count, visit, s);
+        s->first += count;
+        draw_bar(s->first, samples, begin);
+    }
+    dlc_log_status("%s", "");
+    return s->status == DLC_OK ? DLC_OK : dlc_fail(s->status, "%s", s->detail);
+}
+
+dlc_status data_scan_run(data_scan *scan) {
+    dlc_thread_pool *pool = NULL;
+    scan->threads = data_scan_threads();
+    scanning s = {.scan = scan,
+                  .is_concurrent = (scan->command->data->feature->caps &
+                                    DLC_DATA_CONCURRENT) != 0};
+    s.reader = dlc_alloc((size_t)scan->threads, sizeof *s.reader);
+    if (!s.reader)
+        return DLC_ERR_NOMEM;
+    pthread_mutex_init(&s.lock, NULL);
+    dlc_status status = dlc_thread_pool_open(scan->threads, &pool);
+    if (status == DLC_OK)
+        status = run_blocks(&s, pool);
+    dlc_thread_pool_close(pool);
+    pthread_mutex_destroy(&s.lock);
+    for (int32_t i = 0; i < scan->threads; i++) {
+        dlc_read_sample_free(&s.reader[i].read);
+        dlc_free(s.reader[i].pixels);
+    }
+    dlc_free(s.reader);
+    return status;
+}

@@ -1,0 +1,189 @@
+/* dlcore data split: draws a part of the samples of each class for validation, and
+ * writes two lists of files, as the data source for images reads them. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "data_commands.h"
+#include "file.h"
+
+enum { KEY_SHARE = 0x300 };
+
+/* The random stream of the draw ("splt"). */
+#define STREAM_SPLIT UINT64_C(0x73706c7400000000)
+
+typedef struct split_command {
+    data_command data; /* first */
+    const char *prefix;
+    double share; /* of each class, for validation */
+} split_command;
+
+static const struct argp_option options[] = {
+    {"output", 'o', "PREFIX", 0,
+     "the lists are PREFIX-train.txt and PREFIX-validation.txt", 0},
+    {"validation", KEY_SHARE, "SHARE", 0, "share of each class for validation (0.1)",
+     0},
+    {0}};
+
+static double parse_share(const char *argument, struct argp_state *state) {
+    char *end = NULL;
+    double share = strtod(argument, &end);
+    if (end == argument || *end || !(share > 0 && share < 1))
+        argp_error(state, "--validation=%s: give a number between 0 and 1, such as 0.1",
+                   argument);
+    return share;
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state) {
+    split_command *command = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        dlc_tool_share_input(state, &command->data.tool);
+        return 0;
+    case KEY_SHARE:
+        command->share = parse_share(argument, state);
+        return 0;
+    case 'o':
+        command->prefix = argument;
+        return 0;
+    case ARGP_KEY_END:
+        if (!command->prefix)
+            argp_error(state, "where are the lists to go? Give -o PREFIX");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "NET.INI",
+    .doc =
+        "Draws a part of each class of [data] for validation, by [train] seed, and writes "
+        "two lists with a line \"path label\" for each file. The paths are absolute.",
+    .children = dlc_tool_children};
+
+/* ---- Drawing ----------------------------------------------------------------- */
+
+typedef struct drawn {
+    int64_t index;
+    uint64_t key; /* random; the smallest of a class are for validation */
+    int32_t label;
+    int is_validation;
+} drawn;
+
+static void note_label(void *context, int32_t thread, const data_sample *sample) {
+    drawn *all = context;
+    (void)thread;
+    all[sample->index].label = sample->label;
+}
+
+static int by_class(const void *a, const void *b) {
+    const drawn *x = a, *y = b;
+    if (x->label != y->label)
+        return (x->label > y->label) - (x->label < y->label);
+    if (x->key != y->key)
+        return (x->key > y->key) - (x->key < y->key);
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static int by_index(const void *a, const void *b) {
+    const drawn *x = a, *y = b;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* A class keeps at least one sample for training. */
+static void draw(const split_command *command, drawn *all, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        dlc_random random = dlc_random_make(command->data.setup->seed,
+                                            STREAM_SPLIT + (uint64_t)i);
+        all[i].index = i;
+        all[i].key = dlc_random_below(&random, UINT64_MAX);
+    }
+    qsort(all, (size_t)count, sizeof *all, by_class);
+    for (int64_t first = 0, next; first < count; first = next) {
+        for (next = first; next < count && all[next].label == all[first].label;)
+            next++;
+        int64_t wanted = (int64_t)lrint((double)(next - first) * command->share);
+        if (wanted == next - first)
+            wanted--;
+        for (int64_t i = 0; i < wanted; i++)
+            all[first + i].is_validation = 1;
+    }
+    qsort(all, (size_t)count, sizeof *all, by_index);
+}
+
+/* ---- Lists ------------------------------------------------------------------- */
+
+/* Appends the line of a sample. */
+static dlc_status add_line(const data_command *data, const drawn *one, dlc_text *list) {
+    char name[PATH_MAX], path[PATH_MAX];
+    dlc_samples_name(&data->data->samples, one->index, name, sizeof name);
+    if (!realpath(name, path))
+        return dlc_fail(DLC_ERR_DATA,
+                        "the samples are no files, so they cannot be listed "
+                        "(\"%s\")",
+                        name);
+    if (strchr(path, '\n'))
+        return dlc_fail(DLC_ERR_DATA, "%s: a name with a line break cannot be listed",
+                        path);
+    dlc_text_add(list, "%s %d\n", path, (int)one->label);
+    return dlc_text_status(list);
+}
+
+static dlc_status write_list(const split_command *command, const drawn *all,
+                             int64_t count, int is_validation) {
+    dlc_text list = {0};
+    int64_t lines = 0;
+    dlc_status status = DLC_OK;
+    char *path = dlc_format("%s-%s.txt", command->prefix,
+                            is_validation ? "validation" : "train");
+    for (int64_t i = 0; status == DLC_OK && i < count; i++)
+        if (all[i].is_validation == is_validation) {
+            status = add_line(&command->data, &all[i], &list);
+            lines++;
+        }
+    if (status == DLC_OK)
+        status = path ? dlc_tool_file_write(path, dlc_text_string(&list), list.length)
+                      : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        printf("%s  %lld\n", path, (long long)lines);
+    dlc_text_free(&list);
+    dlc_free(path);
+    return status;
+}
+
+static dlc_status split(const split_command *command) {
+    int64_t count = command->data.data->info.samples;
+    drawn *all = dlc_alloc((size_t)count, sizeof *all);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    data_scan scan = {.command = &command->data,
+                      .labels_only = 1,
+                      .visit = note_label,
+                      .context = all};
+    dlc_status status = data_scan_run(&scan);
+    if (status == DLC_OK) {
+        draw(command, all, count);
+        status = write_list(command, all, count, 0);
+    }
+    if (status == DLC_OK)
+        status = write_list(command, all, count, 1);
+    dlc_free(all);
+    return status;
+}
+
+int dlc_command_data_split(int argc, char **argv) {
+    split_command command = {.share = 0.1};
+    dlc_tool_parse(&argp, argc, argv, &command);
+    dlc_status status = data_command_open(&command.data);
+    if (status == DLC_OK)
+        status = split(&command);
+    return data_command_close(&command.data, status);
+}

@@ -1,0 +1,283 @@
+/* dlcore data stats: counts, classes, sizes, and mean and deviation of the values, as
+ * `normalize` takes them. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "data_commands.h"
+
+enum { KEY_TEST = 0x300, CHANNELS_MOST = 16 };
+
+static const struct argp_option options[] = {
+    {"test", KEY_TEST, NULL, 0, "the samples of [data.test]", 0}, {0}};
+
+static error_t parse(int key, char *argument, struct argp_state *state) {
+    data_command *command = state->input;
+    (void)argument;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        dlc_tool_share_input(state, &command->tool);
+        return 0;
+    case KEY_TEST:
+        command->test = 1;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "NET.INI",
+    .doc =
+        "Reads every sample of [data], and shows how many there are of each class, how large "
+        "the images are, and mean and standard deviation of each channel, before any "
+        "transforms, as `normalize` takes them.",
+    .children = dlc_tool_children};
+
+/* ---- Counting ---------------------------------------------------------------- */
+
+/* What one thread has seen. */
+typedef struct totals {
+    int64_t samples, bad, unlabelled;
+    double pixels, sum[CHANNELS_MOST], squares[CHANNELS_MOST];
+    dlc_rect least, most; /* sizes by area; x and y are unused */
+    double height, width; /* sums */
+    int64_t *classes;     /* own; samples of each */
+} totals;
+
+typedef struct counting {
+    const data_command *command;
+    int32_t classes; /* length of totals.classes */
+    totals *of;      /* own; one per thread */
+    int32_t threads;
+} counting;
+
+static void count_size(totals *t, const dlc_image *image) {
+    dlc_rect size = {.width = image->width, .height = image->height};
+    int64_t area = size.width * size.height;
+    if (t->samples == t->bad || area < t->least.width * t->least.height)
+        t->least = size;
+    if (area > t->most.width * t->most.height)
+        t->most = size;
+    t->height += (double)image->height;
+    t->width += (double)image->width;
+    t->pixels += (double)area;
+}
+
+/* Whole numbers, which are exact up to the size of any image. */
+static void count_bytes(totals *t, const dlc_image *image, int64_t channel) {
+    uint64_t sum = 0, squares = 0;
+    for (int64_t y = 0; y < image->height; y++) {
+        const uint8_t *at = (const uint8_t *)image->pixels + y * image->row +
+                            channel * image->channel;
+        for (int64_t x = 0; x < image->width; x++) {
+            uint64_t value = at[x * image->column];
+            sum += value;
+            squares += value * value;
+        }
+    }
+    t->sum[channel] += (double)sum;
+    t->squares[channel] += (double)squares;
+}
+
+static void count_floats(totals *t, const dlc_image *image, int64_t channel) {
+    for (int64_t y = 0; y < image->height; y++) {
+        const float *at = (const float *)image->pixels + y * image->row +
+                          channel * image->channel;
+        for (int64_t x = 0; x < image->width; x++) {
+            double value = (double)at[x * image->column];
+            t->sum[channel] += value;
+            t->squares[channel] += value * value;
+        }
+    }
+}
+
+static void count_label(const counting *c, totals *t, int32_t label) {
+    if (label >= 0 && label < c->classes)
+        t->classes[label]++;
+    else
+        t->unlabelled++;
+}
+
+static void count(void *context, int32_t thread, const data_sample *sample) {
+    const counting *c = context;
+    totals *t = &c->of[thread];
+    const dlc_image *image = &sample->image;
+    if (sample->status == DLC_OK) {
+        count_size(t, image);
+        count_label(c, t, sample->label);
+    } else {
+        t->bad++;
+    }
+    t->samples++;
+    for (int64_t i = 0; i < image->channels && i < CHANNELS_MOST; i++)
+        if (image->type == DLC_U8)
+            count_bytes(t, image, i);
+        else
+            count_floats(t, image, i);
+}
+
+/* Adds what a thread has seen to the first one's, in the order of threads. */
+static void add(const counting *c, totals *all, const totals *more) {
+    int is_first = all->samples == all->bad, is_any = more->samples > more->bad;
+    if (is_any && (is_first || more->least.width * more->least.height <
+                                   all->least.width * all->least.height))
+        all->least = more->least;
+    if (more->most.width * more->most.height > all->most.width * all->most.height)
+        all->most = more->most;
+    all->samples += more->samples;
+    all->bad += more->bad;
+    all->unlabelled += more->unlabelled;
+    all->pixels += more->pixels;
+    all->height += more->height;
+    all->width += more->width;
+    for (int i = 0; i < CHANNELS_MOST; i++) {
+        all->sum[i] += more->sum[i];
+        all->squares[i] += more->squares[i];
+    }
+    for (int32_t i = 0; i < c->classes; i++)
+        all->classes[i] += more->classes[i];
+}
+
+static dlc_status open_counting(const data_command *command, counting *c) {
+    *c = (counting){.command = command, .threads = data_scan_threads()};
+    c->classes = command->data->info.classes;
+    c->of = dlc_alloc((size_t)c->threads, sizeof *c->of);
+    for (int32_t i = 0; c->of && i < c->threads; i++) {
+        c->of[i].classes = dlc_alloc((size_t)c->classes, sizeof(int64_t));
+        if (!c->of[i].classes)
+            return DLC_ERR_NOMEM;
+    }
+    return c->of ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+static void close_counting(counting *c) {
+    for (int32_t i = 0; c->of && i < c->threads; i++)
+        dlc_free(c->of[i].classes);
+    dlc_free(c->of);
+}
+
+/* ---- Results ----------------------------------------------------------------- */
+
+static int64_t channels_of(const counting *c) {
+    int64_t channels = c->command->data->info.shape.dims[0];
+    return channels < CHANNELS_MOST ? channels : CHANNELS_MOST;
+}
+
+static double mean_of(const totals *t, int64_t channel) {
+    return t->pixels > 0 ? t->sum[channel] / t->pixels : 0;
+}
+
+static double deviation_of(const totals *t, int64_t channel) {
+    double mean = mean_of(t, channel);
+    double variance = t->pixels > 0 ? t->squares[channel] / t->pixels - mean * mean : 0;
+    return variance > 0 ? sqrt(variance) : 0;
+}
+
+static void add_numbers(const counting *c, double (*value)(const totals *, int64_t),
+                        dlc_text *text) {
+    for (int64_t i = 0; i < channels_of(c); i++)
+        dlc_text_add(text, "%s%.4g", i ? ", " : "", value(c->of, i));
+}
+
+static const char *class_name(const counting *c, int32_t i, char number[16]) {
+    const char *const *names = c->command->data->info.class_names;
+    (void)snprintf(number, 16, "%d", (int)i);
+    return names ? names[i] : number;
+}
+
+static dlc_status print_text(const counting *c) {
+    const totals *t = c->of;
+    const dlc_data_info *info = &c->command->data->info;
+    double good = (double)(t->samples - t->bad);
+    char number[16];
+    dlc_text text = {0};
+    dlc_text_add(&text, "samples     %lld\n", (long long)t->samples);
+    if (t->bad)
+        dlc_text_add(&text, "bad         %lld; dlcore data verify lists them\n",
+                     (long long)t->bad);
+    dlc_text_add(&text, "channels    %lld, %s\n", (long long)info->shape.dims[0],
+                 info->dtype == DLC_U8 ? "bytes" : "float32");
+    if (good > 0)
+        dlc_text_add(
+            &text,
+            "smallest    %lld x %lld (width x height)\nlargest     %lld x %lld\n"
+            "average     %.0f x %.0f\n",
+            (long long)t->least.width, (long long)t->least.height,
+            (long long)t->most.width, (long long)t->most.height, t->width / good,
+            t->height / good);
+    dlc_text_add(&text, "normalize   normalize(mean=(");
+    add_numbers(c, mean_of, &text);
+    dlc_text_add(&text, "), std=(");
+    add_numbers(c, deviation_of, &text);
+    dlc_text_add(&text, "))\n");
+    if (t->unlabelled)
+        dlc_text_add(&text, "no class    %lld\n", (long long)t->unlabelled);
+    dlc_text_add(&text, "classes     %d\n", (int)c->classes);
+    for (int32_t i = 0; i < c->classes; i++)
+        dlc_text_add(&text, "  %-24s  %lld\n", class_name(c, i, number),
+                     (long long)t->classes[i]);
+    return dlc_tool_print_text(&text);
+}
+
+static void json_size(dlc_json *json, const char *name, const dlc_rect *size) {
+    dlc_json_object(json, name);
+    dlc_json_int(json, "width", size->width);
+    dlc_json_int(json, "height", size->height);
+    dlc_json_end_object(json);
+}
+
+static void json_numbers(dlc_json *json, const char *name, const counting *c,
+                         double (*value)(const totals *, int64_t)) {
+    dlc_json_array(json, name);
+    for (int64_t i = 0; i < channels_of(c); i++)
+        dlc_json_number(json, NULL, value(c->of, i));
+    dlc_json_end_array(json);
+}
+
+static dlc_status print_json(const counting *c) {
+    const totals *t = c->of;
+    char number[16];
+    dlc_json json = {0};
+    dlc_json_object(&json, NULL);
+    dlc_json_int(&json, "samples", t->samples);
+    dlc_json_int(&json, "bad", t->bad);
+    dlc_json_int(&json, "unlabelled", t->unlabelled);
+    dlc_json_int(&json, "channels", c->command->data->info.shape.dims[0]);
+    json_size(&json, "smallest", &t->least);
+    json_size(&json, "largest", &t->most);
+    json_numbers(&json, "mean", c, mean_of);
+    json_numbers(&json, "std", c, deviation_of);
+    dlc_json_array(&json, "classes");
+    for (int32_t i = 0; i < c->classes; i++) {
+        dlc_json_object(&json, NULL);
+        dlc_json_string(&json, "name", class_name(c, i, number));
+        dlc_json_int(&json, "samples", t->classes[i]);
+        dlc_json_end_object(&json);
+    }
+    dlc_json_end_array(&json);
+    dlc_json_end_object(&json);
+    return dlc_tool_print_json(&json);
+}
+
+int dlc_command_data_stats(int argc, char **argv) {
+    data_command command = {0};
+    counting c = {0};
+    dlc_tool_parse(&argp, argc, argv, &command);
+    dlc_status status = data_command_open(&command);
+    if (status == DLC_OK)
+        status = open_counting(&command, &c);
+    data_scan scan = {.command = &command, .visit = count, .context = &c};
+    if (status == DLC_OK)
+        status = data_scan_run(&scan);
+    for (int32_t i = 1; status == DLC_OK && i < c.threads; i++)
+        add(&c, &c.of[0], &c.of[i]);
+    if (status == DLC_OK)
+        status = command.tool.json ? print_json(&c) : print_text(&c);
+    close_counting(&c);
+    return data_command_close(&command, status);
+}
