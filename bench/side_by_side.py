@@ -70,14 +70,14 @@ def run(command, environment):
 
 
 def synthetic(text, shape, classes):
-    """Changes a net.ini to synthetic samples without tests. Batch, scale and mean stay."""
+    """Changes a net.ini to synthetic samples without tests. Batch and transforms stay."""
     made, section = [], ""
     for line in text.splitlines():
         if line.startswith("["):
             section = line.strip()
             if section == "[data]":
                 line += f"\nsource = synthetic\nkind = noise\nshape = {shape}\nclasses = {classes}"
-        elif section == "[data]" and not re.match(r"(batch|scale|mean)\b", line):
+        elif section == "[data]" and not re.match(r"(batch|transforms)\b", line):
             continue
         if section != "[data.test]":
             made.append(line)

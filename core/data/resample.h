@@ -33,6 +33,6 @@ size_t dlc_resample_bytes(const dlc_filter *filter, const dlc_image *from,
  * `memory` is aligned to 64 bytes. */
 void dlc_resample(const dlc_filter *filter, const dlc_image *from,
                   const dlc_resample_axis *x, const dlc_resample_axis *y, void *memory,
-                  const dlc_image *to);
+                  const dlc_image *to) __attribute__((nonnull));
 
 #endif

@@ -26,12 +26,12 @@ static dlc_status crop_from(const dlc_transform_step *step, int64_t border,
     int64_t rows = side ? side : step->value[HEIGHT].i;
     int64_t columns = side ? side : step->value[WIDTH].i;
     if ((*height && *height + border < rows) || (*width && *width + border < columns))
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "cuts out %lld x %lld, but the image is only %lld x %lld%s: "
-                        "crop less, or resize first",
-                        (long long)rows, (long long)columns,
-                        (long long)(*height + border), (long long)(*width + border),
-                        border ? " with its padding" : "");
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "cuts out %lld x %lld, but the image is only %lld x %lld%s: "
+            "crop less, or resize first",
+            (long long)rows, (long long)columns, (long long)*height + (long long)border,
+            (long long)*width + (long long)border, border ? " with its padding" : "");
     *height = rows;
     *width = columns;
     return DLC_OK;

@@ -106,7 +106,7 @@ dlc_status dlc_work_write(const dlc_transform_work *work, dlc_dtype type, void *
         rows = 1;
     }
     uint8_t *room = NULL;
-    if (image->type == DLC_U8 && image->column != 1) {
+    if (image->column != 1) {
         room = dlc_work_memory(work, (size_t)(2 * n * image->channels));
         if (!room)
             return DLC_ERR_NOMEM;
