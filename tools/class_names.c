@@ -30,7 +30,7 @@ static dlc_status read_file(const char *path, int32_t classes, dlc_text *text) {
     dlc_safetensors *file = NULL;
     DLC_TRY(dlc_safetensors_open_header(path, &file));
     const char *names = dlc_safetensors_metadata(file, "dlcore.data.class_names");
-    if (names && count_lines(names) == classes)
+    if (names && count_lines(names) <= classes)
         dlc_text_add(text, "%s", names);
     dlc_safetensors_close(file);
     return dlc_text_status(text);
@@ -38,14 +38,16 @@ static dlc_status read_file(const char *path, int32_t classes, dlc_text *text) {
 
 static void ask_source(const dlc_data_setup *data, int32_t classes, dlc_text *text) {
     const dlc_data_info *info = &data->info;
-    if (text->length || !data->source || !info->class_names || info->classes != classes)
+    if (text->length || !data->source || !info->class_names || info->classes > classes)
         return;
-    for (int32_t i = 0; i < classes; i++)
+    for (int32_t i = 0; i < info->classes; i++)
         dlc_text_add(text, i ? "\n%s" : "%s", info->class_names[i]);
 }
 
-static void number(int32_t classes, dlc_text *text) {
-    for (int32_t i = 0; i < classes; i++)
+/* The net may have more outputs than the data has classes. */
+static void number_rest(int32_t classes, dlc_text *text) {
+    int32_t named = text->length ? count_lines(dlc_text_string(text)) : 0;
+    for (int32_t i = named; i < classes; i++)
         dlc_text_add(text, i ? "\n%d" : "%d", (int)i);
 }
 
@@ -67,8 +69,7 @@ dlc_status dlc_class_names_open(const dlc_setup *setup, const char *path,
     dlc_status status = read_file(path, classes, &text);
     ask_source(&setup->test, classes, &text);
     ask_source(&setup->train, classes, &text);
-    if (!text.length)
-        number(classes, &text);
+    number_rest(classes, &text);
     if (status == DLC_OK)
         status = dlc_text_status(&text);
     if (status == DLC_OK)

@@ -13,7 +13,7 @@ typedef struct dlc_class_names {
 
 /* Reads them for `classes` classes. A class without a name is named by its number.
  * `path`: of the weights; a source of the setup that is open is asked if that file says
- * nothing of so many classes. */
+ * nothing. */
 dlc_status dlc_class_names_open(const dlc_setup *setup, const char *path,
                                 int32_t classes, dlc_class_names *names);
 void dlc_class_names_close(dlc_class_names *names); /* one of {0} is allowed */

@@ -5,18 +5,21 @@ commands.py PAGE       README.md or docs/*.md: its blocks ```sh, in order, each 
                        a shell that stops at the first error
 commands.py Makefile   what `make demo` trains, then each command of its final hints
 
-The folder has links to parts of a clone (models/, tools/, ...), `net.ini` (from README.md)
-and `machine.xml`, a recorded machine. Commands that are not run, or changed, are in the
-tables below with the reason; a row that applies to no page is an error.
+The folder has links to parts of a clone (models/, tools/, ...), `net.ini` (from README.md),
+`photos/`, `holiday/` and `photos.ini` (from docs/your-own-images.md) and `machine.xml`, a
+recorded machine. Commands that are not run, or changed, are in the tables below with the
+reason; a row that applies to no page is an error.
 """
 
 import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["DLCORE_BUILD_DIR"])
@@ -113,7 +116,37 @@ def own_net():
     return blocks[0]
 
 
+def photograph(path, seed):
+    """A small PNG file with stripes."""
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+    width, height = 40 + seed, 30 + 2 * seed
+    rows = b"".join(b"\0" + bytes((x * seed + c * y) % 256 for x in range(width) for c in range(3))
+                    for y in range(height))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" +
+                     chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
+                     chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def prepare_photographs(work):
+    """photos/ with two classes, holiday/, and `photos.ini`: the net of README.md with the data
+    sections of docs/your-own-images.md."""
+    for i in range(1, 9):
+        for part in ("train/cat", "train/dog/below", "test/cat", "test/dog"):
+            photograph(work / "photos" / part / f"{i}.png", i + len(part))
+        photograph(work / "holiday" / f"{i}.png", i)
+    text = (SOURCE / "docs/your-own-images.md").read_text(encoding="utf-8")
+    data = re.findall(r"^    (\[data.*\n(?:    .*\n)+)", text, re.MULTILINE)
+    assert len(data) == 2, data
+    net = re.sub(r"(?s)^\[data\].*?(?=\[solver\])", "", own_net())
+    data = "".join(data).replace("    ", "").replace("batch = 32", "batch = 4")
+    (work / "photos.ini").write_text(data + net, encoding="utf-8")
+
+
 def prepare(work):
+    prepare_photographs(work)
     for name in ("models", "tools", "packaging", "examples"):
         (work / name).symlink_to(SOURCE / name)
     (work / "build").symlink_to(BUILD)
