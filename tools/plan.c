@@ -264,7 +264,7 @@ static dlc_status choose_ranks(plan_command *command) {
  */
 static dlc_status open_setup(plan_command *command) {
     static const char *const sets[] = {
-        "parallel.scaling=weak", "parallel.pipeline=1", "parallel.pipeline_ranks=",
+        "parallel.scaling=weak", "parallel.pipeline=1", "parallel.pipeline_ranks=equal",
         "parallel.tensor=1",     "parallel.data=auto",  "parallel.batch_split=equal",
         "train.test_first=no"};
     if (dlc_job_is_external())

@@ -39,7 +39,7 @@ static dlc_status parse_stage_ranks(const dlc_settings *parallel, dlc_mesh_sizes
                                     int32_t **stage_ranks) {
     const char *text = dlc_settings_get_string(parallel, "pipeline_ranks");
     int32_t stages = 0;
-    if (!text || !*text)
+    if (strcmp(text, "equal") == 0)
         return DLC_OK;
     int32_t *ranks = *stage_ranks = dlc_alloc(strlen(text) + 1, sizeof *ranks);
     if (!ranks)

@@ -147,8 +147,8 @@ const dlc_option dlc_parallel_section_options[] = {
                "pipeline stages, consecutive parts of the net on ranks of their own: a "
                "number, or the first layer of each stage but the first; auto: as many "
                "as data and tensor leave ranks for"),
-    DLC_STRING("pipeline_ranks", NULL,
-               "ranks of each stage, as in 3,1, if they are not all the same"),
+    DLC_STRING("pipeline_ranks", "equal",
+               "ranks of each stage: equal, or a number for each, as in 3,1"),
     DLC_INT("micro_batches", "0", 0, 1 << 20,
             "micro-batches that the batch goes through the pipeline in; 0: about "
             "two per stage"),
