@@ -133,7 +133,7 @@ START_TEST(several_shards) {
     char pattern[4200];
     (void)snprintf(pattern, sizeof pattern, "shards=%s", scratch_path("*.tar"));
     for (int i = 2; i >= 0; i--) {
-        char name[16], label[8];
+        char name[32], label[16];
         used = 0;
         (void)snprintf(name, sizeof name, "s%d.tar", i);
         (void)snprintf(label, sizeof label, "%d", i);
