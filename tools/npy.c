@@ -70,9 +70,8 @@ static dlc_status read_at(const npy_file *file, void *into, size_t bytes, int64_
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return dlc_fail(
-                DLC_ERR_IO, "cannot read %s: %s", file->path,
-                strerror(errno)); // NOLINT(concurrency-mt-unsafe): glibc's is
+            return dlc_fail(DLC_ERR_IO, "cannot read %s: %s", file->path,
+                            strerror(errno));
         if (n == 0)
             return bad(file, "the file was cut short");
         got += (size_t)n;
@@ -165,7 +164,7 @@ static dlc_status read_header(npy_file *file) {
 /* ---- The source ------------------------------------------------------------------ */
 
 static void close_source(dlc_source *source) {
-    for (size_t i = 0; source && i < source->files; i++) {
+    for (size_t i = 0; source && source->file && i < source->files; i++) {
         if (source->file[i].fd >= 0)
             close(source->file[i].fd);
         dlc_free(source->file[i].path);
@@ -184,8 +183,7 @@ static dlc_status open_file(dlc_source *source, const char *path) {
     if (!file->path)
         return DLC_ERR_NOMEM;
     if (file->fd < 0)
-        return dlc_fail(DLC_ERR_DATA, "cannot open %s: %s", path,
-                        strerror(errno)); // NOLINT(concurrency-mt-unsafe): glibc's is
+        return dlc_fail(DLC_ERR_DATA, "cannot open %s: %s", path, strerror(errno));
     if (fstat(file->fd, &info) || !S_ISREG(info.st_mode))
         return bad(file, "not a file");
     DLC_TRY(read_header(file));

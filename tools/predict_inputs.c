@@ -88,15 +88,14 @@ static dlc_status add_lines(dlc_inputs *inputs, FILE *list, const char *name) {
     char *line = NULL;
     size_t room = 0;
     dlc_status status = DLC_OK;
-    ssize_t length;
-    while (status == DLC_OK && (length = getline(&line, &room, list)) >= 0) {
+    while (status == DLC_OK && getline(&line, &room, list) >= 0) {
         line[strcspn(line, "\r\n")] = '\0';
         if (line[0])
             status = add_file(inputs, line);
     }
     if (status == DLC_OK && ferror(list))
         status = dlc_fail(DLC_ERR_IO, "cannot read %s: %s", name, strerror(errno));
-    free(line); // NOLINT(bugprone-unsafe-functions): getline's memory
+    free(line);
     return status;
 }
 

@@ -4,8 +4,6 @@
 #include "checkpoint/weights.h"
 
 #include <fnmatch.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -88,19 +86,12 @@ static dlc_status open_files(matching *m) {
 
 /* ---- Matching ------------------------------------------------------------------ */
 
-/* Logs one mismatch; the first ones of each kind are enough. */
-static void report(size_t *kind, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void report(size_t *kind, const char *format, ...) {
+/* Logs one mismatch, and frees the text; the first ones of each kind are enough. */
+static void report(size_t *kind, dlc_text *line) {
     enum { MOST = 20 };
-    char line[512];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
     if (++*kind <= MOST)
-        dlc_error("  %s", line);
+        dlc_error("  %s", dlc_text_string(line));
+    dlc_text_free(line);
 }
 
 static dlc_status find(const matching *m, const char *name, candidate **found) {
@@ -157,27 +148,30 @@ static void report_missing(matching *m, const char *name) {
             !is_elsewhere(m, m->list[i].name))
             names[count++] = m->list[i].name;
     const char *nearest = names ? dlc_nearest(name, names, count) : NULL;
-    report(&m->missing, "missing: %s%s%s", name,
-           nearest ? ", the nearest name is " : "", nearest ? nearest : "");
+    dlc_text line = {0};
+    dlc_text_add(&line, "missing: %s", name);
+    if (nearest)
+        dlc_text_add(&line, ", the nearest name is %s", nearest);
+    report(&m->missing, &line);
     dlc_free(names);
 }
 
 /* Reports a type or a shape that does not fit. Returns whether there was one. */
 static int report_unlike(matching *m, const candidate *c, const dlc_shape *needed) {
-    dlc_text text = {0};
     int is_real = dlc_safetensor_is_real(c->tensor);
     if (is_real && dlc_shape_equal(&c->tensor->shape, needed))
         return 0;
-    dlc_safetensor_print_shape(&text, &c->tensor->shape);
-    dlc_text_add(&text, ", but the net needs ");
-    dlc_safetensor_print_shape(&text, needed);
-    if (is_real)
-        report(&m->unlike, "unlike: %s has the shape %s", c->name,
-               dlc_text_string(&text));
-    else
-        report(&m->unlike, "unlike: %s is of type %s, which is not read as weights",
-               c->name, dlc_safetensor_type(c->file, c->tensor));
-    dlc_text_free(&text);
+    dlc_text line = {0};
+    if (is_real) {
+        dlc_text_add(&line, "unlike: %s has the shape ", c->name);
+        dlc_safetensor_print_shape(&line, &c->tensor->shape);
+        dlc_text_add(&line, ", but the net needs ");
+        dlc_safetensor_print_shape(&line, needed);
+    } else {
+        dlc_text_add(&line, "unlike: %s is of type %s, which is not read as weights",
+                     c->name, dlc_safetensor_type(c->file, c->tensor));
+    }
+    report(&m->unlike, &line);
     return 1;
 }
 
@@ -204,11 +198,11 @@ static void report_unexpected(matching *m) {
         const candidate *c = &m->list[i];
         if (c->is_used || c->is_skipped || is_elsewhere(m, c->name))
             continue;
-        dlc_text shape = {0};
-        dlc_safetensor_print_shape(&shape, &c->tensor->shape);
-        report(&m->unexpected, "unexpected: %s %s in %s", c->name,
-               dlc_text_string(&shape), dlc_safetensors_path(c->file));
-        dlc_text_free(&shape);
+        dlc_text line = {0};
+        dlc_text_add(&line, "unexpected: %s ", c->name);
+        dlc_safetensor_print_shape(&line, &c->tensor->shape);
+        dlc_text_add(&line, " in %s", dlc_safetensors_path(c->file));
+        report(&m->unexpected, &line);
     }
 }
 
