@@ -31,6 +31,8 @@ typedef struct matching {
     char *is_missing;     /* own; one per parameter */
     int *has_effect;      /* own; one per rule of `map`, then of `skip` */
     size_t missing, unexpected, unlike;
+    int averages; /* take the average of the weights where a file has one */
+    int has_averages;
 } matching;
 
 /* ---- Candidates ---------------------------------------------------------------- */
@@ -40,6 +42,32 @@ static int is_state(const dlc_safetensors *file, const char *name) {
     return dlc_safetensors_metadata(file, "dlcore.format") &&
            (strchr(name, '/') || strcmp(name, DLC_MODEL_STATE_TENSOR) == 0 ||
             strncmp(name, "dlcore.", strlen("dlcore.")) == 0);
+}
+
+/* The prefix of averages. */
+#define AVERAGE DLC_EMA_NAME "/"
+
+static int is_average(const char *name) {
+    return strncmp(name, AVERAGE, strlen(AVERAGE)) == 0;
+}
+
+static int has_average(const dlc_safetensors *file, const char *name) {
+    for (size_t i = 0; i < dlc_safetensors_count(file); i++) {
+        const char *other = dlc_safetensors_at(file, i)->name;
+        if (is_average(other) && strcmp(other + strlen(AVERAGE), name) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* The name of the parameter that a tensor may be; NULL: it is none. */
+static const char *param_name(const matching *m, const dlc_safetensors *file,
+                              const char *name) {
+    if (m->averages && is_average(name))
+        return name + strlen(AVERAGE);
+    if (is_state(file, name) || (m->averages && has_average(file, name)))
+        return NULL;
+    return name;
 }
 
 static int is_skipped(const matching *m, const char *name) {
@@ -54,10 +82,13 @@ static int is_skipped(const matching *m, const char *name) {
 
 static dlc_status add_candidate(matching *m, const dlc_safetensors *file,
                                 const dlc_safetensor *tensor) {
+    const char *name = param_name(m, file, tensor->name);
+    if (!name)
+        return DLC_OK;
     candidate *made = &m->list[m->count];
-    *made = (candidate){
-        .file = file, .tensor = tensor, .name = dlc_strdup(tensor->name)};
+    *made = (candidate){.file = file, .tensor = tensor, .name = dlc_strdup(name)};
     m->count++;
+    m->has_averages |= name != tensor->name;
     for (size_t i = 0; made->name && i < m->args->maps; i++)
         m->has_effect[i] |= dlc_weights_rename(m->args->map[i], &made->name);
     if (!made->name)
@@ -78,10 +109,14 @@ static dlc_status open_files(matching *m) {
     for (size_t i = 0; i < m->args->files; i++)
         for (size_t j = 0; j < dlc_safetensors_count(m->file[i]); j++) {
             const dlc_safetensor *tensor = dlc_safetensors_at(m->file[i], j);
-            if (!is_state(m->file[i], tensor->name))
-                DLC_TRY(add_candidate(m, m->file[i], tensor));
+            DLC_TRY(add_candidate(m, m->file[i], tensor));
         }
-    return DLC_OK;
+    if (!m->averages || m->has_averages)
+        return DLC_OK;
+    return dlc_fail(DLC_ERR_DATA,
+                    "%s has no average of the weights, which [train] test_ema = yes "
+                    "asks for; set it to no",
+                    m->args->file[0]);
 }
 
 /* ---- Matching ------------------------------------------------------------------ */
@@ -292,7 +327,12 @@ static void close_matching(matching *m) {
 
 dlc_status dlc_weights_take(dlc_session *session, dlc_net *net,
                             const dlc_weights *weights) {
-    matching m = {.session = session, .net = net, .args = weights};
+    const dlc_settings *settings = session->setup->train_settings;
+    matching m = {.session = session,
+                  .net = net,
+                  .args = weights,
+                  .averages = net == session->test_net &&
+                              dlc_settings_get_bool(settings, "test_ema")};
     dlc_status status = open_matching(&m);
     if (status == DLC_OK)
         status = match(&m);

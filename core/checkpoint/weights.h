@@ -21,10 +21,11 @@ typedef struct dlc_weights {
     size_t maps;
 } dlc_weights;
 
-/* Checks all files and all tensors first, then loads. DLC_ERR_DATA if parameters are
- * missing, tensors are unexpected or have another shape or type, or two tensors have
- * one name; these have been logged, and nothing was loaded. A tensor of a layer that
- * only another phase or another part of the net has is expected. */
+/* Into a test net, with [train] test_ema, loads the average of the weights where a
+ * checkpoint has one. Checks all files and all tensors first, then loads. DLC_ERR_DATA
+ * if parameters are missing, tensors are unexpected or have another shape or type, or
+ * two tensors have one name; these have been logged, and nothing was loaded. A tensor
+ * of a layer that only another phase or another part of the net has is expected. */
 dlc_status dlc_weights_take(dlc_session *session, dlc_net *net,
                             const dlc_weights *weights);
 

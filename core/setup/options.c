@@ -97,8 +97,9 @@ const dlc_option dlc_train_section_options[] = {
     DLC_INT("test_interval", "0", 0, 1e12,
             "iterations between tests; 0: once per epoch"),
     DLC_BOOL("test_first", "false", "also test before training"),
-    DLC_BOOL("test_ema", "false",
-             "tests use the average of the weights ([solver] ema)"),
+    DLC_BOOL(
+        "test_ema", "false",
+        "tests, of `dlcore test` too, use the average of the weights ([solver] ema)"),
     DLC_FLOAT("target_accuracy", "0", 0, 1,
               "stop when a test reaches this accuracy; 0: never"),
     DLC_OPTION("run_dir", DLC_OPT_PATH, 0, NULL, 0, 0, NULL,

@@ -379,6 +379,31 @@ class Solvers(unittest.TestCase):
         self.assertEqual(tensors_digest(raw), tensors_digest(averaged))
         self.assertAlmostEqual(same, first, delta=1e-4)
         self.assertGreater(abs(moved - first), 1e-3)
+        average, last = "--set=train.test_ema=yes", "--set=train.test_ema=no"
+        self.assertAlmostEqual(self.loss_of(raw, average, ranks), first, delta=1e-4)
+        self.assertAlmostEqual(self.loss_of(raw, last, ranks), moved, delta=1e-4)
+
+    def loss_of(self, weights, option, ranks):
+        """The loss of `dlcore test`."""
+        done = subprocess.run([BIN, "test", str(self.net), "--json", "--device=cpu",
+                               f"--weights={weights}", f"--ranks={ranks}", option],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["test_loss"]
+
+    def test_no_average_to_test(self):
+        self.net.write_text(NET + TEST)
+        try:
+            path, _ = self.train("--iterations=1", ranks=1)
+            done = subprocess.run([BIN, "test", str(self.net), "--device=cpu",
+                                   f"--weights={path}", "--set=train.test_ema=yes"],
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  timeout=120, check=False)
+        finally:
+            self.net.write_text(NET)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn("no average of the weights", done.stderr)
 
     def test_average_is_refused(self):
         for options, reason in (
