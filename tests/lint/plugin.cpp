@@ -27,8 +27,8 @@ static const dlc_option options[] = {
     DLC_OPTIONS_END,
 };
 
-static const dlc_data_ops ops = {sizeof(dlc_data_ops), nullptr, nullptr, nullptr,
-                                 nullptr};
+static const dlc_data_ops ops = {
+    sizeof(dlc_data_ops), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
 
 static const dlc_feature features[] = {
     {sizeof(dlc_feature), DLC_KIND_DATA, "sample", "a source", nullptr, 0, 0, options,
