@@ -53,8 +53,8 @@ class Page(unittest.TestCase):
         self.assertIn("| Makes a queue, which", sdk.page(self.include))
 
     def test_a_changed_table_is_noticed(self):
-        self.change("data.h", "read          required", "read          optional")
-        self.assertIn("| `read` | optional |", sdk.page(self.include))
+        self.change("data.h", "describe      required", "describe      optional")
+        self.assertIn("| `describe` | optional |", sdk.page(self.include))
 
     def test_every_call_must_be_in_a_table(self):
         self.change("transport.h", "     wakeup   ", "            ")
