@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "file.h"
 
-/* ---- Letters ----------------------------------------------------------------- */
+/* ---- Glyphs ------------------------------------------------------------------ */
 
 enum { ROWS = 7, COLUMNS = 5 };
 
@@ -85,8 +85,8 @@ void dlc_canvas_text(const dlc_canvas *canvas, int64_t x, int64_t y, int64_t roo
             for (int column = 0; column < COLUMNS; column++)
                 if (glyph->row[row] >> (COLUMNS - 1 - column) & 1)
                     memset(dlc_canvas_at(canvas, x + column, y + row), 0, 3);
-        x += DLC_CANVAS_LETTER;
-        room -= DLC_CANVAS_LETTER;
+        x += DLC_CANVAS_ADVANCE;
+        room -= DLC_CANVAS_ADVANCE;
     }
 }
 

@@ -21,9 +21,9 @@ void dlc_canvas_close(dlc_canvas *canvas); /* a zeroed one is allowed */
 uint8_t *dlc_canvas_at(const dlc_canvas *canvas, int64_t x, int64_t y);
 
 /* Writes a line of black text with its upper left corner at x, y, as far as it fits
- * into `room` pixels. Letters are capitals of 5 x 7 pixels; other characters become
- * '?'. */
-enum { DLC_CANVAS_LETTER = 6, DLC_CANVAS_LINE = 9 };
+ * into `room` pixels. Glyphs have 5 x 7 pixels; small letters become capitals, and
+ * unknown characters '?'. */
+enum { DLC_CANVAS_ADVANCE = 6, DLC_CANVAS_LINE = 9 };
 void dlc_canvas_text(const dlc_canvas *canvas, int64_t x, int64_t y, int64_t room,
                      const char *text);
 
