@@ -64,6 +64,9 @@ struct dlc_axis_ops {
     dlc_status (*plan)(dlc_axis *axis);
     /* Before the nets are built. *is_split = 1: it has split the batch anew. */
     dlc_status (*split_batch)(dlc_axis *axis, int *is_split);
+    /* The batch was split anew while the job runs, and is about to be opened again:
+     * divides this rank's samples again. */
+    dlc_status (*divide)(dlc_axis *axis);
     /* Once the ranks are connected and the nets allocated, before the exchange. */
     dlc_status (*connect)(dlc_axis *axis);
     /* Once nets, exchange and slots are open. */
@@ -106,6 +109,8 @@ struct dlc_axis_ops {
     dlc_status (*reopen)(dlc_axis *axis);
     /* Collective, right after a synchronization: the user has changed net.ini. */
     dlc_status (*reload)(dlc_axis *axis);
+    /* Seconds that this rank has waited for others, the exchange left out. */
+    double (*waited)(const dlc_axis *axis);
 
     /* ---- Reporting ---- */
     void (*announce)(const dlc_axis *axis);                 /* logs the plan */

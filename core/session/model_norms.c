@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "comm/all_gather.h"
 
 /* ---- Sums over ranks ------------------------------------------------------------- */
@@ -20,7 +21,9 @@ static dlc_status add_over(dlc_session *session, dlc_gather_group members,
                                       n * sizeof *rows));
     DLC_TRY(dlc_net_sync(session->net));
     dlc_job_activity(session->job, "norms of the model", NULL, 0);
+    uint64_t began = dlc_now_ns();
     DLC_TRY(dlc_gather_blocks(&members, rows, n * sizeof *rows));
+    session->model_norms.waited += dlc_since(began);
     for (size_t i = 0; i < n; i++)
         total[i] = 0;
     for (size_t r = 0; r < ranks; r++) {

@@ -429,6 +429,8 @@ dlc_status dlc_session_reopen(dlc_session *session) {
     close_work(session);
     *session = remaining(session);
     find_local_batch(session);
+    DLC_EACH_AXIS(session, axis, divide)
+    DLC_TRY(axis->ops->divide(axis));
     return open_work(session);
 }
 

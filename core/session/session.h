@@ -75,6 +75,7 @@ typedef struct dlc_session {
         dlc_memory numbers;             /* own; staging: a row of each rank, the sum */
         dlc_memory square;              /* own */
         int32_t pending;                /* transfers */
+        double waited;                  /* seconds, for other ranks */
     } model_norms;                      /* see model_norms.h */
     struct dlc_shards *shards;          /* NULL: every rank has all parameters */
     struct dlc_run_folder *run_folder;  /* of its checkpoints; NULL: there are none */

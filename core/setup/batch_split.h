@@ -8,7 +8,9 @@
  * as equal and continues as auto (rebalance.h).
  *
  * A rank's samples are a contiguous range of the batch; ranges are in the order of
- * ranks. Servers, the last ranks with some solvers, get none. */
+ * ranks. Pipeline stages split each micro-batch by the same proportions (mesh.h), and
+ * `count` and `batch` are then of all stages together, each of which has all samples.
+ * Servers, the last ranks with some solvers, get none. */
 #ifndef DLC_SETUP_BATCH_SPLIT_H
 #define DLC_SETUP_BATCH_SPLIT_H
 

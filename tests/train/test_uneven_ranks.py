@@ -166,7 +166,7 @@ def largest(numbers):
     return max((abs(n) for n in numbers), default=0)
 
 
-def slow_down_a_rank(job, log):
+def slow_down_a_rank(job, log, stop=0.02):
     """Stops the job's last rank most of the time, from its second iteration until the job
     has ended."""
     children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children")
@@ -177,7 +177,7 @@ def slow_down_a_rank(job, log):
     while rank and job.poll() is None:
         try:
             os.kill(rank, signal.SIGSTOP)
-            time.sleep(0.02)
+            time.sleep(stop)
             os.kill(rank, signal.SIGCONT)
             time.sleep(0.005)
         except ProcessLookupError:
@@ -283,25 +283,28 @@ class UnevenRanks(unittest.TestCase):
         self.assertEqual(
             self.digest(net, "--ranks=3", "--set", f"parallel.batch_split={found}"), first)
 
-    def check_rebalances(self, net, epoch, *more, epochs=3):
+    def check_rebalances(self, net, epoch, *more, epochs=3, ranks=3, first=None, stop=0.02):
         """A rank becomes slow in the middle of the run. What then happens can be
-        repeated bitwise with lists and checkpoints."""
+        repeated bitwise with lists and checkpoints. `first`: the split before any is
+        measured. Returns the last one."""
         log = self.folder / "log"
         log.unlink(missing_ok=True)
         whole = tempfile.mkdtemp(dir=self.folder)
         job = subprocess.Popen(
-            [BIN, "train", str(net), "--threads=1", "--scaling=strong", "--ranks=3",
+            [BIN, "train", str(net), "--threads=1", "--scaling=strong", f"--ranks={ranks}",
              "--set=parallel.batch_split=auto", f"--log-file={log}", "--set=train.display=1",
              f"--iterations={epochs * epoch}", f"--run-dir={whole}", *more],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)
         self.addCleanup(job.kill)
-        slow_down_a_rank(job, log)
+        slow_down_a_rank(job, log, stop)
         self.assertEqual(job.wait(120), 0)
         events = [json.loads(line) for line in log.read_text().splitlines()]
         # The first split, and every later one.
         splits = {event["iteration"]: event["batch_split"] for event in events
                  if event["event"] == "batch_split"}
+        if first:
+            splits[0] = first
         self.assertGreater(len(set(splits.values())), 1, splits)
         expected = tensors_digest(
             pathlib.Path(whole) / f"{net.stem}-{epochs * epoch:08}.safetensors")
@@ -309,15 +312,25 @@ class UnevenRanks(unittest.TestCase):
         resume = []
         for begin in sorted(splits):
             end = min((at for at in splits if at > begin), default=epochs * epoch)
-            path = self.train(net, "--ranks=3", "--set", f"parallel.batch_split={splits[begin]}",
+            path = self.train(net, f"--ranks={ranks}", "--set",
+                              f"parallel.batch_split={splits[begin]}",
                               *resume, *more, iterations=end)[2]
             resume = [f"--resume={path}"]
         self.assertEqual(tensors_digest(path), expected)
+        return splits[max(splits)]
 
     def test_rebalances(self):
         text = with_made_up_data("lenet", "1,28,28")
         net = self.write("lenet", text.replace("policy = inv\n", "policy = fixed\n"))
         self.check_rebalances(net, 50)
+
+    def test_rebalances_a_stage(self):
+        """The ranks of each pipeline stage are balanced."""
+        text = with_made_up_data("lenet", "1,28,28")
+        net = self.write("lenet", text.replace("policy = inv\n", "policy = fixed\n"))
+        last = self.check_rebalances(net, 40, "--set=parallel.pipeline=conv2", epochs=1,
+                                     ranks=4, first="50,50,50,50", stop=0.06)
+        self.assertLess(int(last.split(",")[3]), 50)
 
     def test_rebalances_with_other_settings(self):
         """Accumulated gradients, sharded solver state and running averages are kept, too."""

@@ -147,6 +147,7 @@ static dlc_status gather_memory(dlc_pipeline *pipeline) {
     const dlc_mesh *mesh = &session->mesh;
     uint64_t mine = dlc_net_memory_plan(session->net).activations +
                     dlc_stage_p2p_memory(pipeline->stage_p2p);
+    dlc_free(pipeline->memory); /* of an earlier batch split */
     pipeline->memory = dlc_alloc((size_t)session->ranks, sizeof mine);
     if (!pipeline->memory)
         return DLC_ERR_NOMEM;
@@ -194,6 +195,12 @@ static void add_memory(const dlc_axis *axis, dlc_session_memory *memory) {
 
 /* ---- Closing ----------------------------------------------------------------- */
 
+static void give(const dlc_session *session, dlc_memory *memory) {
+    if (memory->base)
+        session->device_ops->free(session->device, memory);
+    memory->base = NULL;
+}
+
 /* Channels and communicators are closed while what uses them is still open. */
 static void disconnect(dlc_axis *axis) {
     dlc_session *session = axis->session;
@@ -204,16 +211,17 @@ static void disconnect(dlc_axis *axis) {
         dlc_comm_close(session->connection.comm);
         session->connection.comm = pipeline->world;
     }
+    pipeline->engine = NULL;
+    pipeline->world = NULL;
     dlc_process_group_close(&pipeline->group);
     dlc_comm_close(pipeline->column_comm);
     pipeline->column_comm = NULL;
     dlc_process_group_close(&pipeline->column);
     dlc_stage_p2p_close(pipeline->test_stage_p2p);
     dlc_stage_p2p_close(pipeline->stage_p2p);
-    if (pipeline->control_words.base)
-        session->device_ops->free(session->device, &pipeline->control_words);
-    if (pipeline->sum.base)
-        session->device_ops->free(session->device, &pipeline->sum);
+    pipeline->stage_p2p = pipeline->test_stage_p2p = NULL;
+    give(session, &pipeline->control_words);
+    give(session, &pipeline->sum);
     dlc_free(pipeline->labels);
     pipeline->labels = NULL;
 }
@@ -226,6 +234,7 @@ static void close(dlc_axis *axis) {
     dlc_boundary_tensors_free(&pipeline->train);
     dlc_stages_free(&pipeline->stages);
     dlc_free(pipeline->memory);
+    dlc_free(pipeline->proportion);
     dlc_free(pipeline->work);
     dlc_free(pipeline);
 }
@@ -238,6 +247,7 @@ const dlc_axis_ops dlc_pipeline_axis = {
     .capture_obstacle = "pipeline stages send messages",
     .needs_connection = dlc_pipeline_needs_connection,
     .plan = dlc_pipeline_plan,
+    .divide = dlc_pipeline_divide,
     .connect = connect,
     .open = open,
     .shape_net = shape_net,
@@ -249,6 +259,7 @@ const dlc_axis_ops dlc_pipeline_axis = {
     .schedule = &dlc_pipeline_schedule,
     .reduce_control = dlc_pipeline_reduce_control,
     .test = dlc_pipeline_test,
+    .waited = dlc_pipeline_waited,
     .announce = dlc_pipeline_announce,
     .report = dlc_pipeline_report,
     .json = dlc_pipeline_json,

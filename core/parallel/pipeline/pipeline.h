@@ -43,8 +43,9 @@ typedef struct dlc_pipeline {
     int64_t sample;           /* elements of one sample */
     int32_t *labels;          /* own; of the last micro-batch, if it is smaller */
     dlc_boundary_tensors train, test;
-    double *work;     /* own; estimated, of each stage */
-    uint64_t *memory; /* own; bytes of each stage for micro-batches in flight */
+    double *proportion; /* own; of each rank, once the batch was split anew */
+    double *work;       /* own; estimated, of each stage */
+    uint64_t *memory;   /* own; bytes of each stage for micro-batches in flight */
 
     dlc_process_group group;
     dlc_comm *world; /* communicator of all ranks; the session has the stage's */
@@ -61,6 +62,7 @@ typedef struct dlc_pipeline {
     size_t added;         /* elements of its gradients that are added */
     dlc_status status;    /* of messages that were polled between layers */
     uint64_t began, sent; /* when the pass began; bytes sent until then */
+    double waited;        /* seconds, for other stages */
     int64_t passes;
     dlc_pipeline_times times;
     double
@@ -75,6 +77,7 @@ extern const dlc_axis_ops dlc_pipeline_axis;
 /* plan.c. If the job has stages, this rank's samples become those of its part of the
  * micro-batches. */
 dlc_status dlc_pipeline_plan(dlc_axis *axis);
+dlc_status dlc_pipeline_divide(dlc_axis *axis);
 int dlc_pipeline_needs_connection(const dlc_axis *axis);
 
 /* run.c */
@@ -83,6 +86,7 @@ extern const dlc_schedule_ops dlc_pipeline_schedule;
 int64_t dlc_pipeline_counted(const dlc_pipeline *pipeline, int32_t k);
 dlc_status dlc_pipeline_reduce_control(dlc_axis *axis, float words[DLC_CONTROL_WORDS]);
 dlc_status dlc_pipeline_test(dlc_axis *axis, dlc_evaluation *evaluation);
+double dlc_pipeline_waited(const dlc_axis *axis);
 
 /* report.c */
 void dlc_pipeline_announce(const dlc_axis *axis);

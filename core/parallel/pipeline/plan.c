@@ -35,11 +35,6 @@ static dlc_status check_job(const dlc_session *session) {
             "of different samples; give each stage as many ranks, or set [consistency] "
             "type = synchronous",
             where, setup->consistency->name);
-    if (setup->batch_split.is_auto)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "%s: [parallel] batch_split = auto does not work with stages; "
-                        "give a list of proportions, or remove one of them",
-                        where);
     for (int32_t r = 0; r < setup->batch_split.proportions; r++)
         if (setup->batch_split.proportion[r] <= 0)
             return dlc_fail(DLC_ERR_CONFIG,
@@ -84,6 +79,22 @@ static int64_t test_samples(const dlc_session *session) {
     return samples > most ? samples : most;
 }
 
+/* What each rank has of a batch; each stage has all of it. */
+static void note_split(const dlc_pipeline *pipeline) {
+    const dlc_session *session = pipeline->session;
+    dlc_batch_split *split = &session->setup->batch_split;
+    int64_t first, size, each = session->stage_samples.train;
+    int64_t last = (pipeline->micro_batches - 1) * each;
+    split->batch = session->global_batch * session->mesh.pipeline;
+    for (int32_t r = 0; r < session->ranks; r++) {
+        dlc_mesh_samples(&session->mesh, r, each, &first, &size);
+        int64_t left = session->global_batch - last - first;
+        split->count[r] = size * (pipeline->micro_batches - 1) + (left < 0      ? 0
+                                                                  : left < size ? left
+                                                                                : size);
+    }
+}
+
 static dlc_status divide_batch(dlc_pipeline *pipeline) {
     dlc_session *session = pipeline->session;
     const dlc_setup *setup = session->setup;
@@ -113,10 +124,10 @@ static dlc_status divide_batch(dlc_pipeline *pipeline) {
     dlc_mesh_samples(mesh, session->rank, each, &pipeline->first_sample,
                      &pipeline->micro_batch_size);
     pipeline->micro_batches = session->micro_batches = (int32_t)count;
+    pipeline->schedule.micro_batches = pipeline->micro_batches;
+    note_split(pipeline);
     session->local_offset = pipeline->first_sample;
-    session->local_batch = 0;
-    for (int32_t k = 0; k < pipeline->micro_batches; k++)
-        session->local_batch += dlc_pipeline_counted(pipeline, k);
+    session->local_batch = setup->batch_split.count[session->rank];
     return DLC_OK;
 }
 
@@ -275,21 +286,28 @@ static void warn_of_statistics(const dlc_pipeline *pipeline, const dlc_net *outl
     }
 }
 
+/* Decides where the stages begin. */
+static dlc_status cut_stages(dlc_pipeline *pipeline, const dlc_stage_cut *cut,
+                             const dlc_net *outline) {
+    DLC_TRY(cut_net(pipeline, cut, outline));
+    DLC_TRY(check_stages(pipeline, outline));
+    warn_of_statistics(pipeline, outline);
+    return DLC_OK;
+}
+
+/* `cut` NULL: the stages are known. */
 static dlc_status plan_train(dlc_pipeline *pipeline, const dlc_stage_cut *cut) {
     const dlc_session *session = pipeline->session;
     const dlc_setup *setup = session->setup;
     dlc_net *outline = NULL;
     DLC_TRY(make_outline(session, DLC_PHASE_TRAIN, &setup->train,
                          pipeline->micro_batch_size, &outline));
-    dlc_status status = cut_net(pipeline, cut, outline);
+    dlc_status status = cut ? cut_stages(pipeline, cut, outline) : DLC_OK;
+    dlc_boundary_tensors_free(&pipeline->train);
     if (status == DLC_OK)
-        status = check_stages(pipeline, outline);
-    if (status == DLC_OK) {
-        warn_of_statistics(pipeline, outline);
         status = dlc_boundary_tensors_find(
             &pipeline->stages, setup->graph, outline, DLC_PHASE_TRAIN,
             session->stage_samples.train, &pipeline->train);
-    }
     dlc_net_free(outline);
     return status;
 }
@@ -303,6 +321,7 @@ static dlc_status plan_test(dlc_pipeline *pipeline) {
     int64_t begin, count, samples = session->stage_samples.test;
     dlc_mesh_samples(&session->mesh, session->rank, samples, &begin, &count);
     DLC_TRY(make_outline(session, DLC_PHASE_TEST, &setup->test, count, &outline));
+    dlc_boundary_tensors_free(&pipeline->test);
     dlc_status status = dlc_boundary_tensors_find(&pipeline->stages, setup->graph,
                                                   outline, DLC_PHASE_TEST, samples,
                                                   &pipeline->test);
@@ -323,11 +342,28 @@ static dlc_status plan(dlc_axis *axis, const dlc_stage_cut *cut) {
         .mesh = session->mesh,
         .rank = session->rank,
         .stage = dlc_mesh_place_of(&session->mesh, session->rank).stage};
-    DLC_TRY(divide_batch(pipeline));
     pipeline->schedule = (dlc_schedule_1f1b){.stage = pipeline->stages.stage,
-                                             .stages = session->mesh.pipeline,
-                                             .micro_batches = pipeline->micro_batches};
+                                             .stages = session->mesh.pipeline};
+    DLC_TRY(divide_batch(pipeline));
     DLC_TRY(plan_train(pipeline, cut));
+    return plan_test(pipeline);
+}
+
+dlc_status dlc_pipeline_divide(dlc_axis *axis) {
+    dlc_pipeline *pipeline = axis->state;
+    dlc_session *session = axis->session;
+    const int64_t *count = session->setup->batch_split.count;
+    if (!pipeline->proportion)
+        pipeline->proportion = dlc_alloc((size_t)session->ranks,
+                                         sizeof *pipeline->proportion);
+    if (!pipeline->proportion)
+        return DLC_ERR_NOMEM;
+    for (int32_t r = 0; r < session->ranks; r++)
+        pipeline->proportion[r] = (double)count[r];
+    session->mesh.proportion = pipeline->proportion;
+    pipeline->stages.mesh = session->mesh;
+    DLC_TRY(divide_batch(pipeline));
+    DLC_TRY(plan_train(pipeline, NULL));
     return plan_test(pipeline);
 }
 

@@ -39,12 +39,13 @@ static dlc_status plan(dlc_axis *axis) {
     return axis->state ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* Builds a training net, times it, and discards it. */
+/* Builds a training net, times it, and discards it. A stage of a pipeline cannot run
+ * alone: its ranks are measured in the first iterations. */
 static dlc_status split_batch(dlc_axis *axis, int *is_split) {
     dlc_session *session = axis->session;
     dlc_net *net = NULL;
     dlc_status status = DLC_OK;
-    if (!session->setup->batch_split.is_auto)
+    if (!session->setup->batch_split.is_auto || session->mesh.pipeline > 1)
         return DLC_OK;
     if (session->local_batch > 0)
         status = dlc_nets_build_train(session, &net);
@@ -67,7 +68,10 @@ enum { ENOUGH = 20, MOST = 320, FIRST = 3 };
 /* Seconds that this rank has waited for others since the session was opened. */
 static double waited_for_others(const dlc_session *session) {
     dlc_consistency_stats stats = {.size = sizeof stats};
-    double waited = dlc_exchanger_stats(session->exchanger).waited;
+    double waited = dlc_exchanger_stats(session->exchanger).waited +
+                    session->model_norms.waited;
+    DLC_EACH_AXIS(session, axis, waited)
+    waited += axis->ops->waited(axis);
     if (DLC_CAN(session->consistency_ops, stats) &&
         session->consistency_ops->stats(session->consistency, &stats) == DLC_OK)
         waited += stats.wait_seconds;
@@ -107,7 +111,8 @@ static void end_iteration(dlc_axis *axis, double computed) {
 static int is_due(const rebalance *measured, const dlc_session *session) {
     if (measured->iterations < ENOUGH || session->iteration >= session->max_iterations)
         return 0;
-    return session->needs.allows_skew
+    /* Stages were not measured before. */
+    return session->needs.allows_skew || session->mesh.pipeline > 1
                ? measured->iterations >= measured->interval
                : session->iteration % session->epoch_iterations == 0;
 }

@@ -132,6 +132,19 @@ static int is_worthwhile(const dlc_batch_split *split,
            min_gain * dlc_batch_split_seconds(split, throughput, count);
 }
 
+/* Every stage computes all samples, which its ranks split. */
+static void balance_stages(const dlc_session *session,
+                           const dlc_rank_throughput *throughput, int64_t *count) {
+    const dlc_mesh *mesh = &session->mesh;
+    dlc_batch_split of_stage = session->setup->batch_split;
+    of_stage.batch /= mesh->pipeline;
+    for (int32_t s = 0; s < mesh->pipeline; s++) {
+        int32_t first = dlc_mesh_stage_first(mesh, s);
+        of_stage.ranks = dlc_mesh_stage_ranks(mesh, s);
+        dlc_batch_split_balance(&of_stage, throughput + first, count + first);
+    }
+}
+
 /* `seconds`: of an iteration, on the slowest rank. */
 static dlc_status balance(dlc_session *session, const dlc_rank_throughput *throughput,
                           double seconds, int *changed) {
@@ -147,7 +160,7 @@ static dlc_status balance(dlc_session *session, const dlc_rank_throughput *throu
     int64_t *count = dlc_alloc((size_t)split->ranks, sizeof *count);
     if (!count)
         return DLC_ERR_NOMEM;
-    dlc_batch_split_balance(split, throughput, count);
+    balance_stages(session, throughput, count);
     *changed = is_worthwhile(split, throughput, count);
     if (*changed)
         dlc_batch_split_set(split, count, seconds);

@@ -28,9 +28,9 @@ static dlc_status check_job(const dlc_session *session) {
     if (session->setup->batch_split.is_auto)
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "[parallel] batch_split = auto may change the batch split while it runs, "
-            "which split layers do not support; give a list of proportions, or set "
-            "parallel = data");
+            "[parallel] batch_split = auto measures how fast each rank computes, but "
+            "ranks that split layers wait for each other inside of these; give a list "
+            "of proportions, or set parallel = data");
     return DLC_OK;
 }
 
