@@ -136,11 +136,12 @@ dlc_mesh_group dlc_mesh_data_group(const dlc_mesh *mesh, int32_t rank) {
 }
 
 dlc_mesh_group dlc_mesh_column(const dlc_mesh *mesh, int32_t rank) {
-    int32_t each = mesh->ranks / mesh->pipeline;
-    if (dlc_mesh_data(mesh) * mesh->tensor > each)
+    int32_t each = dlc_mesh_data(mesh) * mesh->tensor;
+    if (each * mesh->pipeline != mesh->ranks)
         return (dlc_mesh_group){.ranks = 0};
-    return (dlc_mesh_group){
-        .first = rank % each, .stride = each, .ranks = mesh->pipeline};
+    return (dlc_mesh_group){.first = rank - dlc_mesh_stage_group(mesh, rank).first,
+                            .stride = each,
+                            .ranks = mesh->pipeline};
 }
 
 /* ---- Samples --------------------------------------------------------------------- */

@@ -136,7 +136,8 @@ ROWS = SPLIT.replace("[ip1]", "[ip1]\nparallel = tensor")
 # A layout of the ranks; the ranks that share whole parameters, and those that share rows.
 Layout = collections.namedtuple("Layout", "net options groups rows")
 LAYOUTS = {
-    "pipeline": Layout(SPLIT, ("--ranks=4", "--set=parallel.pipeline=ip1"),
+    "pipeline": Layout(SPLIT, ("--ranks=4", "--set=parallel.pipeline=ip1",
+                               "--set=parallel.batch_split=2,1,2,1"),
                        ((0, 1), (2, 3)), ()),
     "unequal": Layout(SPLIT, ("--ranks=4", "--set=parallel.pipeline=ip1",
                               "--set=parallel.pipeline_ranks=3,1"), ((0, 1, 2), (3,)), ()),
