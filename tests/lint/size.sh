@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks that the core stays small: libdlcore, stripped, must be under 530 KB.
+# Checks that the core stays small: libdlcore, stripped, must be under 640 KB.
 # Usage: size.sh LIBRARY
 # The core's size went beyond 400 KB for what protects users' work and cannot be in a plugin,
 # since it concerns all of them: run folders, comparing checkpoints with the run that resumes
@@ -8,9 +8,11 @@
 # escaping of names, and for comparing memory needs with what the machine has. Another 50 KB
 # came from plugins, or replace what each of them did for itself: learning-rate schedules,
 # updates and everything around a rule (core/solver), and checks of plugins' answers. Another 10 KB
-# match weights by name and hand out what a test computes, for any layer family.
+# match weights by name and hand out what a test computes, for any layer family; another
+# 70 KB load and transform samples for any source, where the loops over pixels are optimized for
+# speed, and 20 KB lay the ranks of a job on a mesh.
 set -eu
-most=530000
+most=640000
 stripped=$(mktemp)
 trap 'rm -f "$stripped"' EXIT
 strip -o "$stripped" "$1"
