@@ -61,7 +61,8 @@ static int64_t choose_micro_batches(int64_t samples, int64_t stages, int64_t ran
         for (m = 2 * stages; m <= 4 * stages && m * ranks <= samples; m++)
             if (samples % m == 0 && samples / m % unit == 0)
                 return m;
-    for (m = 2 * stages; m > 1 && samples_of_each(samples, m) < ranks; m--)
+    for (m = 2 * stages; m > 1 && (m > samples || samples_of_each(samples, m) < ranks);
+         m--)
         ;
     return m;
 }
