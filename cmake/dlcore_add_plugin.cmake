@@ -38,9 +38,9 @@ function(dlcore_add_plugin kind name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBS;RULE")
   list(REMOVE_ITEM arg_KEYWORDS_MISSING_VALUES RULE) # RULE ${rules} may name none
   set(call "dlcore_add_plugin(${kind} ${name})")
-  if(NOT kind MATCHES "^(device|transport|layer|solver|consistency|data)$")
+  if(NOT kind MATCHES "^(device|transport|layer|solver|consistency|data|decoder)$")
     message(FATAL_ERROR "${call}: '${kind}' is not a kind of plugin: device, transport, "
-      "layer, solver, consistency or data")
+      "layer, solver, consistency, data or decoder")
   endif()
   if(NOT name MATCHES "^[a-z0-9_-]+$")
     message(FATAL_ERROR "${call}: a name may contain only a-z, 0-9, '-' and '_'")
