@@ -56,7 +56,7 @@ static int64_t samples_of_each(int64_t samples, int64_t micro_batches) {
  * number that gives all ranks of a stage equally many samples of each, and fewer if
  * there is not a sample for each rank. */
 static int64_t choose_micro_batches(int64_t samples, int64_t stages, int64_t ranks) {
-    int64_t m = 2 * stages;
+    int64_t m;
     for (int64_t unit = ranks; unit > 0; unit = unit > 1 ? 1 : 0)
         for (m = 2 * stages; m <= 4 * stages && m * ranks <= samples; m++)
             if (samples % m == 0 && samples / m % unit == 0)
