@@ -28,7 +28,7 @@ EXTRAS = {"plain": (),
           "both": ("--set=solver.accumulation_steps=2", "--set=solver.clip_gradients=0.05")}
 # Gradients near the largest float16 number: the first scales of the loss are too high. The
 # weight of the first layer, whose gradient that is, does not change.
-HUGE = NET.replace("scale = 0.00390625", "scale = 1e27").replace(
+HUGE = NET.replace("scale=0.00390625", "scale=1e27").replace(
     "learning_rate = 0.05", "learning_rate = 5e-8").replace(
     "type = softmax_loss", "type = softmax_loss\nloss_weight = 1e6").replace(
     "[conv1]", "[huge]\ntype = scale\nscale_filler = constant(4e-30)\n"
@@ -133,7 +133,8 @@ class Combinations(Job):
 SPLIT = NET.replace("type = batch_norm\nmomentum = 0.75", "type = scale").replace(
     "learning_rate = 0.05", "learning_rate = 0.01")
 ROWS = SPLIT.replace("[ip1]", "[ip1]\nparallel = tensor")
-# A layout of the ranks; the ranks that share whole parameters, and those that share rows.
+# A layout of the ranks, of which nothing is chosen by measurements; the ranks that share
+# whole parameters, and those that share rows.
 Layout = collections.namedtuple("Layout", "net options groups rows")
 LAYOUTS = {
     "pipeline": Layout(SPLIT, ("--ranks=4", "--set=parallel.pipeline=ip1",
@@ -141,7 +142,8 @@ LAYOUTS = {
                        ((0, 1), (2, 3)), ()),
     "unequal": Layout(SPLIT, ("--ranks=4", "--set=parallel.pipeline=ip1",
                               "--set=parallel.pipeline_ranks=3,1"), ((0, 1, 2), (3,)), ()),
-    "tensor": Layout(ROWS, ("--ranks=4", "--set=parallel.tensor=2"),
+    "tensor": Layout(ROWS, ("--ranks=4", "--set=parallel.tensor=2",
+                            "--set=parallel.tensor_schedule=whole_batch"),
                      ((0, 1, 2, 3),), ((0, 2), (1, 3))),
     "all": Layout(ROWS, ("--ranks=8", "--set=parallel.pipeline=ip1", "--set=parallel.tensor=2"),
                   ((0, 1, 2, 3), (4, 5, 6, 7)), ((4, 6), (5, 7)))}
