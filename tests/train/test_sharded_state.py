@@ -78,10 +78,11 @@ class ShardedState(unittest.TestCase):
         """Shards of the stages of a pipeline, of the layers that are not split over the
         ranks, and where samples are split unequally; also of updates that need norms."""
         stages, uneven = "--set=parallel.pipeline=ip1", "--set=parallel.batch_split="
+        split = ("--set=ip1.parallel=tensor", "--set=parallel.tensor_schedule=whole_batch")
         for ranks, *mode in ((4, stages, *ADAM), (4, stages, *LAMB),
                              (6, stages, uneven + "3,1,2,2,1,1", *LAMB),
-                             (2, "--set=ip1.parallel=tensor", *ADAM),
-                             (2, "--set=ip1.parallel=tensor", *LAMB),
+                             (2, *split, *ADAM),
+                             (2, *split, *LAMB),
                              (3, uneven + "5,0,2", *ADAM)):
             with self.subTest(mode):
                 whole = self.train(WHOLE_UPDATES, *mode, ranks=ranks)

@@ -247,7 +247,7 @@ class Weights(unittest.TestCase):
         self.net.write_text(plain)
         self.addCleanup(self.net.write_text, NET)
         for options in (["--ranks=2"], ["--ranks=2", "--set=ip1.parallel=tensor"],
-                        ["--ranks=2", "--set=parallel.stages=ip1"]):
+                        ["--ranks=2", "--set=parallel.pipeline=ip1"]):
             with self.subTest(options=options):
                 rest = read_tensors(self.train(self.file(kept), "--iterations=0",
                                                "--scaling=strong", *options))
