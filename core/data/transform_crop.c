@@ -16,8 +16,10 @@ dlc_status dlc_crop_check(const dlc_transform_step *step) {
     int height = !!step->value[HEIGHT].i, width = !!step->value[WIDTH].i;
     if (square != height && square != width)
         return DLC_OK;
-    return dlc_fail(DLC_ERR_CONFIG, "needs a size, or height and width, as in %s(224)",
-                    step->kind->name);
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "needs a size, or height and width, as in %s(224) or "
+                    "%s(height=224, width=320)",
+                    step->kind->name, step->kind->name);
 }
 
 static dlc_status crop_from(const dlc_transform_step *step, int64_t border,
