@@ -176,7 +176,7 @@ class Sections(PluginFolder):
                                      + re.escape(option["help"]) + "$")
         self.assertEqual({s["name"] for s in sections("sections").values()}, set(SECTIONS))
         keys = {key["name"] for section in sections("sections").values() for key in section["options"]}
-        self.assertLessEqual({"test_interval", "target_accuracy", "mirror", "crop", "shuffle", "prefetch", "phase",
+        self.assertLessEqual({"test_interval", "target_accuracy", "transforms", "shuffle", "prefetch", "phase",
                               "loss_weight", "params", "repeat", "keep", "checkpoint_minutes", "batch"}, keys)
 
     def test_every_key_has_help(self):
@@ -223,7 +223,7 @@ class Sections(PluginFolder):
     def test_plugins_of_a_section(self):
         """A section that a plugin has keys in names those that do."""
         text = dlcore("plugin", "inspect", "data", path=BUILT).stdout
-        self.assertRegex(text, r"The data source is named by `source`[^*]*\bcifar, idx, synthetic\b")
+        self.assertRegex(text, r"The data source is named by `source`[^*]*\bcifar, idx, images, synthetic, tar\b")
         text = dlcore("plugin", "inspect", "layer", path=BUILT).stdout
         self.assertEqual(len(re.findall(r"\brelu\b", text)), 1, text)
         self.assertNotIn("keys of its own", dlcore("plugin", "inspect", "net", path=BUILT).stdout)
@@ -232,9 +232,9 @@ class Sections(PluginFolder):
         done = dlcore("plugin", "inspect", "solvr", path=BUILT)
         self.assertEqual((done.returncode, done.stdout), (3, ""))
         self.assertIn('did you mean solver?', done.stderr)
-        done = dlcore("plugin", "inspect", "crop", path=BUILT)
+        done = dlcore("plugin", "inspect", "shuffle", path=BUILT)
         self.assertEqual((done.returncode, done.stdout), (3, ""))
-        self.assertIn('"crop" is not a plugin or section but a key of [data], [data.test]: ', done.stderr)
+        self.assertIn('"shuffle" is not a plugin or section but a key of [data], [data.test]: ', done.stderr)
         done = dlcore("plugin", "inspect", "momentum", path=BUILT)
         self.assertRegex(done.stderr, r"a key of .*solver sgd")
 
