@@ -93,6 +93,26 @@ typedef struct scoring {
     size_t room;
 } scoring;
 
+/* Has this table of calls given a score before? Pictures of many machines ask for
+ * thousands, and trying each in a child takes a minute. */
+static _Atomic(const void *) scored[16];
+
+static int has_scored(const void *ops) {
+    for (size_t i = 0; i < sizeof scored / sizeof *scored; i++)
+        if (atomic_load(&scored[i]) == ops)
+            return 1;
+    return 0;
+}
+
+/* Where there is no room left, the call is tried each time. */
+static void note_scored(const void *ops) {
+    for (size_t i = 0; i < sizeof scored / sizeof *scored; i++) {
+        const void *none = NULL;
+        if (atomic_compare_exchange_strong(&scored[i], &none, ops))
+            return;
+    }
+}
+
 static dlc_status call_score(void *context) {
     scoring *call = context;
     return call->ops->score(call->args, &call->score, call->reason, call->room);
@@ -103,8 +123,10 @@ dlc_status dlc_answer_score(const dlc_feature *feature, const dlc_transport_args
     enum { SCORE_MAX = 100 };
     scoring call = {.ops = feature->ops, .args = args, .reason = reason, .room = room};
     reason[0] = '\0';
-    if (!args->device)
+    if (!args->device && !has_scored(feature->ops)) {
         DLC_TRY(try_call(feature, "score", SCORE_SECONDS, call_score, &call));
+        note_scored(feature->ops);
+    }
     DLC_TRY(call_score(&call));
     reason[room - 1] = '\0';
     if (call.score < 0 || call.score > SCORE_MAX)
