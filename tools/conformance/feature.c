@@ -88,7 +88,8 @@ static void consistency_calls(suite_run *run) {
 
 static void data_calls(suite_run *run) {
     const dlc_data_ops *ops = run->feature->ops;
-    if (DLC_CAN(ops, read) && DLC_CAN(ops, read_sample))
+    int reads = DLC_CAN(ops, read), reads_samples = DLC_CAN(ops, read_sample);
+    if (reads && reads_samples)
         suite_fail(run, "it has both read and read_sample; a source has one of them");
 }
 
