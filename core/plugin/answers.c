@@ -74,12 +74,36 @@ int32_t dlc_answer_bad_name(const char *const *first, size_t stride, int32_t cou
 #define SCORE_SECONDS 5.0
 #define COUNT_SECONDS 60.0
 
-/* Tries a call of a feature in a child. */
+/* Tables of calls that have answered in a child. Pictures of many machines ask for
+ * thousands of scores, and trying each takes a minute. */
+static _Atomic(const void *) tried[32];
+
+static int was_tried(const void *ops) {
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++)
+        if (atomic_load(&tried[i]) == ops)
+            return 1;
+    return 0;
+}
+
+/* Where there is no room left, the call is tried each time. */
+static void note_tried(const void *ops) {
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        const void *none = NULL;
+        if (atomic_compare_exchange_strong(&tried[i], &none, ops))
+            return;
+    }
+}
+
+/* Tries a call of a feature in a child, unless one has answered before. */
 static dlc_status try_call(const dlc_feature *feature, const char *name, double seconds,
                            dlc_status (*call)(void *context), void *context) {
+    if (was_tried(feature->ops))
+        return DLC_OK;
     char what[DESCRIPTION + 16], described[DESCRIPTION];
     (void)snprintf(what, sizeof what, "%s() of %s", name, describe(feature, described));
-    return dlc_probe(what, seconds, call, context);
+    DLC_TRY(dlc_probe(what, seconds, call, context));
+    note_tried(feature->ops);
+    return DLC_OK;
 }
 
 /* ---- Transports -------------------------------------------------------------- */
@@ -93,26 +117,6 @@ typedef struct scoring {
     size_t room;
 } scoring;
 
-/* Has this table of calls given a score before? Pictures of many machines ask for
- * thousands, and trying each in a child takes a minute. */
-static _Atomic(const void *) scored[16];
-
-static int has_scored(const void *ops) {
-    for (size_t i = 0; i < sizeof scored / sizeof *scored; i++)
-        if (atomic_load(&scored[i]) == ops)
-            return 1;
-    return 0;
-}
-
-/* Where there is no room left, the call is tried each time. */
-static void note_scored(const void *ops) {
-    for (size_t i = 0; i < sizeof scored / sizeof *scored; i++) {
-        const void *none = NULL;
-        if (atomic_compare_exchange_strong(&scored[i], &none, ops))
-            return;
-    }
-}
-
 static dlc_status call_score(void *context) {
     scoring *call = context;
     return call->ops->score(call->args, &call->score, call->reason, call->room);
@@ -123,10 +127,8 @@ dlc_status dlc_answer_score(const dlc_feature *feature, const dlc_transport_args
     enum { SCORE_MAX = 100 };
     scoring call = {.ops = feature->ops, .args = args, .reason = reason, .room = room};
     reason[0] = '\0';
-    if (!args->device && !has_scored(feature->ops)) {
+    if (!args->device)
         DLC_TRY(try_call(feature, "score", SCORE_SECONDS, call_score, &call));
-        note_scored(feature->ops);
-    }
     DLC_TRY(call_score(&call));
     reason[room - 1] = '\0';
     if (call.score < 0 || call.score > SCORE_MAX)
@@ -145,14 +147,10 @@ static dlc_status call_count(void *context) {
 }
 
 dlc_status dlc_answer_devices(const dlc_feature *feature, int32_t *count) {
-    static _Atomic(const void *) tried; /* the table of calls that was tried last */
     dlc_device_ops ops;
     int32_t found = 0;
     memcpy(&ops, feature->ops, offsetof(dlc_device_ops, count) + sizeof ops.count);
-    if (atomic_load(&tried) != feature->ops) {
-        DLC_TRY(try_call(feature, "count", COUNT_SECONDS, call_count, &ops));
-        atomic_store(&tried, feature->ops);
-    }
+    DLC_TRY(try_call(feature, "count", COUNT_SECONDS, call_count, &ops));
     DLC_TRY(ops.count(&found));
     if (found < 0 || found > DLC_ANSWER_DEVICES_MAX)
         return dlc_answer_refuse(feature, "it counts %d devices; 0 to %d are possible",
