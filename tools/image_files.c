@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/read.h"
 #include "base/status.h"
 
 struct dlc_source {
@@ -51,16 +52,9 @@ static dlc_status failed(const char *path, const char *why) {
 
 static dlc_status read_all(int fd, const char *path, unsigned char *into,
                            size_t bytes) {
-    size_t got = 0;
-    while (got < bytes) {
-        ssize_t n = read(fd, into + got, bytes - got);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return failed(path, n < 0 ? strerror(errno) : "it became shorter");
-        got += (size_t)n;
-    }
-    return DLC_OK;
+    if (dlc_read_at(fd, into, bytes, 0) == bytes)
+        return DLC_OK;
+    return failed(path, errno ? strerror(errno) : "it became shorter");
 }
 
 static dlc_status read_file(int fd, const char *path, dlc_sample *sample) {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/read.h"
 #include "base/status.h"
 
 #define MAGIC "\x93NUMPY"
@@ -63,20 +64,12 @@ static dlc_status bad(const npy_file *file, const char *what) {
 }
 
 static dlc_status read_at(const npy_file *file, void *into, size_t bytes, int64_t at) {
-    size_t got = 0;
-    while (got < bytes) {
-        ssize_t n = pread(file->fd, (char *)into + got, bytes - got,
-                          (off_t)(at + (int64_t)got));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return dlc_fail(DLC_ERR_IO, "cannot read %s: %s", file->path,
-                            strerror(errno));
-        if (n == 0)
-            return bad(file, "the file was cut short");
-        got += (size_t)n;
-    }
-    return DLC_OK;
+    if (dlc_read_at(file->fd, into, bytes, (off_t)at) == bytes)
+        return DLC_OK;
+    if (errno)
+        return dlc_fail(DLC_ERR_IO, "cannot read %s: %s", file->path,
+                        strerror(errno)); // NOLINT(concurrency-mt-unsafe): glibc's is
+    return bad(file, "the file was cut short");
 }
 
 /* The text after 'key': in the dictionary; NULL if there is no such key. */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/read.h"
 #include "base/suggest.h"
 #include "checkpoint/safetensors_file.h"
 
@@ -37,22 +38,14 @@ static dlc_status open_file(const char *path, int *fd, uint64_t *bytes) {
 
 dlc_status dlc_safetensors_read_at(const dlc_safetensors *file, uint64_t begin,
                                    void *into, uint64_t bytes) {
-    uint64_t got = 0;
-    while (got < bytes) {
-        ssize_t n = pread(file->fd, (char *)into + got, bytes - got,
-                          (off_t)(begin + got));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return dlc_fail(DLC_ERR_IO, "cannot read %s at byte %" PRIu64 ": %s",
-                            file->path, begin + got, strerror(errno));
-        if (n == 0)
-            return dlc_fail(DLC_ERR_DATA,
-                            "%s ends at byte %" PRIu64 " while it is being read",
-                            file->path, begin + got);
-        got += (uint64_t)n;
-    }
-    return DLC_OK;
+    uint64_t got = dlc_read_at(file->fd, into, bytes, (off_t)begin);
+    if (got == bytes)
+        return DLC_OK;
+    if (errno)
+        return dlc_fail(DLC_ERR_IO, "cannot read %s at byte %" PRIu64 ": %s",
+                        file->path, begin + got, strerror(errno));
+    return dlc_fail(DLC_ERR_DATA, "%s ends at byte %" PRIu64 " while it is being read",
+                    file->path, begin + got);
 }
 
 static dlc_status read_header(dlc_safetensors *file, uint64_t bytes) {

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../shared/read.h"
+
 #define SIDE 32
 #define SAMPLE_BYTES ((size_t)3 * SIDE * SIDE)
 #define COARSE_CLASSES 20
@@ -129,20 +131,14 @@ static dlc_status read_part(dlc_source *source, const part *from) {
     if (bytes != from->bytes)
         status = host->fail(DLC_ERR_DATA, "%s changes while it is being read",
                             from->path);
-    while (status == DLC_OK && got < bytes) {
-        ssize_t n = read(fd, source->records + from->begin + got, bytes - got);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            status = host->fail(DLC_ERR_IO, "cannot read %s at byte %zu: %s",
-                                from->path, got, strerror(errno));
-        else if (n == 0)
-            status = host->fail(DLC_ERR_DATA,
-                                "%s ends at byte %zu while it is being read",
-                                from->path, got);
-        else
-            got += (size_t)n;
-    }
+    if (status == DLC_OK)
+        got = read_at(fd, source->records + from->begin, bytes, 0);
+    if (status == DLC_OK && got < bytes)
+        status = errno ? host->fail(DLC_ERR_IO, "cannot read %s at byte %zu: %s",
+                                    from->path, got, strerror(errno))
+                       : host->fail(DLC_ERR_DATA,
+                                    "%s ends at byte %zu while it is being read",
+                                    from->path, got);
     close(fd);
     return status;
 }

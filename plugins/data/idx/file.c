@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "../shared/read.h"
 #include "idx.h"
 
 #define GZIP_SHORTEST 18 /* header and trailer */
@@ -56,24 +57,16 @@ static dlc_status open_file(disk_file *file) {
     return DLC_OK;
 }
 
-static dlc_status read_at(const disk_file *file, size_t begin, void *into,
-                          size_t bytes) {
-    size_t got = 0;
-    while (got < bytes) {
-        ssize_t n = pread(file->fd, (char *)into + got, bytes - got,
-                          (off_t)(begin + got));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return file->host->fail(DLC_ERR_IO, "cannot read %s at byte %zu: %s",
-                                    file->path, begin + got, strerror(errno));
-        if (n == 0)
-            return file->host->fail(DLC_ERR_DATA,
-                                    "%s ends at byte %zu while it is being read",
-                                    file->path, begin + got);
-        got += (size_t)n;
-    }
-    return DLC_OK;
+static dlc_status read_part(const disk_file *file, size_t begin, void *into,
+                            size_t bytes) {
+    size_t got = read_at(file->fd, into, bytes, (off_t)begin);
+    if (got == bytes)
+        return DLC_OK;
+    if (errno)
+        return file->host->fail(DLC_ERR_IO, "cannot read %s at byte %zu: %s",
+                                file->path, begin + got, strerror(errno));
+    return file->host->fail(DLC_ERR_DATA, "%s ends at byte %zu while it is being read",
+                            file->path, begin + got);
 }
 
 /* Memory that is populated when written to. Freed with munmap. */
@@ -116,7 +109,7 @@ static dlc_status inflate_some(const disk_file *file, z_stream *z, int *result,
     while (z->avail_out && *result == Z_OK && *used < file->size) {
         size_t bytes = file->size - *used;
         bytes = bytes < sizeof chunk ? bytes : sizeof chunk;
-        dlc_status status = read_at(file, *used, chunk, bytes);
+        dlc_status status = read_part(file, *used, chunk, bytes);
         if (status != DLC_OK)
             return status;
         z->next_in = chunk;
@@ -172,7 +165,7 @@ static dlc_status check_packed(const disk_file *file, size_t plain) {
             "but it has %zu even compressed: there is something after "
             "them that does not belong there",
             file->path, plain, file->size);
-    dlc_status status = read_at(file, file->size - sizeof end, end, sizeof end);
+    dlc_status status = read_part(file, file->size - sizeof end, end, sizeof end);
     if (status != DLC_OK)
         return status;
     uint32_t trailer = (uint32_t)end[0] | (uint32_t)end[1] << 8 |
@@ -231,7 +224,7 @@ static dlc_status unpack_in_one_go(const disk_file *file, unsigned char *into,
     dlc_status status = reserve(file, file->size, &packed);
     if (!packed)
         return status;
-    status = read_at(file, 0, packed, file->size);
+    status = read_part(file, 0, packed, file->size);
     if (status == DLC_OK)
         status = inflate_all(file, packed, into, size);
     munmap(packed, file->size);
@@ -358,7 +351,7 @@ static dlc_status check_plain(const disk_file *file, size_t size) {
 static dlc_status load(const disk_file *file, idx_file *made) {
     unsigned char header[HEADER_MOST];
     size_t size = file->size < sizeof header ? file->size : sizeof header;
-    dlc_status status = read_at(file, 0, header, size);
+    dlc_status status = read_part(file, 0, header, size);
     if (status != DLC_OK)
         return status;
     int packed = is_gzip(header, size);
@@ -376,7 +369,7 @@ static dlc_status load(const disk_file *file, idx_file *made) {
     if (status != DLC_OK)
         return status;
     return packed ? unpack(file, made->bytes, made->size)
-                  : read_at(file, 0, made->bytes, made->size);
+                  : read_part(file, 0, made->bytes, made->size);
 }
 
 dlc_status idx_load(const dlc_host *host, const char *path, idx_file *file) {

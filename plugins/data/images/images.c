@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../shared/read.h"
 #include "sources.h"
 
 const dlc_host *host;
@@ -141,21 +142,14 @@ static dlc_status read_file(dlc_source *source, int fd, dlc_sample *sample) {
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
         return fail_file(source, sample->index, "not a file");
-    size_t bytes = (size_t)info.st_size, got = 0;
-    char *to = sample->memory(sample, IMAGE, bytes);
+    size_t bytes = (size_t)info.st_size;
+    void *to = sample->memory(sample, IMAGE, bytes);
     if (!to)
         return DLC_ERR_NOMEM;
-    while (got < bytes) {
-        ssize_t n = read(fd, to + got, bytes - got);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return fail_file(source, sample->index, strerror(errno));
-        if (n == 0)
-            return fail_file(source, sample->index, "it becomes shorter as it is read");
-        got += (size_t)n;
-    }
-    return DLC_OK;
+    if (read_at(fd, to, bytes, 0) == bytes)
+        return DLC_OK;
+    return fail_file(source, sample->index,
+                     errno ? strerror(errno) : "it becomes shorter as it is read");
 }
 
 static dlc_status images_read_sample(dlc_source *source, dlc_sample *sample) {

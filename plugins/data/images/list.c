@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../shared/read.h"
 #include "sources.h"
 
 #define LABEL_MOST 100000000
@@ -28,25 +29,18 @@ static dlc_status open_list(const char *path, int *fd, size_t *bytes) {
 
 static dlc_status read_all(const char *path, growing *text) {
     int fd = -1;
-    size_t bytes = 0, got = 0;
+    size_t bytes = 0;
     dlc_status status = open_list(path, &fd, &bytes);
     if (status != DLC_OK)
         return status;
     status = growing_add(text, NULL, bytes);
-    while (status == DLC_OK && got < bytes) {
-        ssize_t n = read(fd, text->bytes + got, bytes - got);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
+    if (status == DLC_OK) {
+        text->used = read_at(fd, text->bytes, bytes, 0);
+        if (text->used < bytes && errno)
             status = host->fail(DLC_ERR_IO, "cannot read %s: %s", path,
                                 strerror(errno));
-        else if (n == 0)
-            break;
-        else
-            got += (size_t)n;
     }
     close(fd);
-    text->used = got;
     return status;
 }
 

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../shared/read.h"
+
 enum { BLOCK = 512, NAME_MOST = 65536 };
 
 /* The header of a file. */
@@ -48,21 +50,15 @@ dlc_status archive_open(const char *path, archive *made) {
 }
 
 dlc_status archive_read(const archive *in, int64_t begin, void *to, size_t bytes) {
-    size_t got = 0;
-    while (got < bytes) {
-        ssize_t n = pread(in->fd, (char *)to + got, bytes - got, begin + (off_t)got);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return host->fail(DLC_ERR_DATA, "cannot read %s at byte %lld: %s", in->path,
-                              (long long)begin + (long long)got, strerror(errno));
-        if (n == 0)
-            return host->fail(DLC_ERR_DATA,
-                              "%s ends at byte %lld while it is being read", in->path,
-                              (long long)begin + (long long)got);
-        got += (size_t)n;
-    }
-    return DLC_OK;
+    size_t got = read_at(in->fd, to, bytes, (off_t)begin);
+    long long at = (long long)begin + (long long)got;
+    if (got == bytes)
+        return DLC_OK;
+    if (errno)
+        return host->fail(DLC_ERR_DATA, "cannot read %s at byte %lld: %s", in->path, at,
+                          strerror(errno));
+    return host->fail(DLC_ERR_DATA, "%s ends at byte %lld while it is being read",
+                      in->path, at);
 }
 
 /* ---- Headers ----------------------------------------------------------------- */

@@ -1,0 +1,13 @@
+/* Reading a file from a given byte on. */
+#ifndef DLC_BASE_READ_H
+#define DLC_BASE_READ_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Reads `bytes` bytes from byte `begin` on, in as many calls as it takes. Returns how
+ * many there were; if fewer, errno is the error, or 0 where the file ends. Any thread;
+ * moves no file offset. */
+size_t dlc_read_at(int fd, void *into, size_t bytes, off_t begin);
+
+#endif
