@@ -134,10 +134,21 @@ static void bound_address(int fd, dlc_address *address) {
     (void)getsockname(fd, &address->socket.any, &address->length);
 }
 
+static dlc_status listen_failed(int error, const dlc_address *address) {
+    char text[DLC_ADDRESS_TEXT];
+    dlc_address_text(address, text);
+    if (error == EADDRINUSE)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "another process already listens at %s: give the job a port of "
+                        "its own with MASTER_PORT (torchrun: --master_port) or with "
+                        "DLCORE_PORT, the same for all ranks",
+                        text);
+    return dlc_fail(DLC_ERR_IO, "cannot listen at %s: %s", text, strerror(error));
+}
+
 dlc_status dlc_address_listen(const char *host, const dlc_address *list, int count,
                               int *listener, dlc_address *address) {
-    int error = EADDRNOTAVAIL;
-    char text[DLC_ADDRESS_TEXT] = "";
+    int error = EADDRNOTAVAIL, last = 0;
     for (int i = 0; i < count; i++) {
         int fd = listen_at(&list[i]);
         if (fd >= 0) {
@@ -148,35 +159,33 @@ dlc_status dlc_address_listen(const char *host, const dlc_address *list, int cou
         /* "Address in use" is more helpful than "not an address of this machine". */
         if (error == EADDRNOTAVAIL || errno == EADDRINUSE)
             error = errno;
-        dlc_address_text(&list[i], text);
+        last = i;
     }
-    if (error == EADDRNOTAVAIL)
+    if (error == EADDRNOTAVAIL) {
+        char text[DLC_ADDRESS_TEXT];
+        dlc_address_text(&list[last], text);
         return dlc_fail(DLC_ERR_CONFIG,
                         "rank 0 must run on MASTER_ADDR, but %s (%s) is not an address "
                         "of this machine",
                         host, text);
-    if (error == EADDRINUSE)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "another process already listens at %s: give the job a port of "
-                        "its own with MASTER_PORT (torchrun: --master_port) or with "
-                        "DLCORE_PORT, the same for all ranks",
-                        text);
-    return dlc_fail(DLC_ERR_IO, "cannot listen at %s: %s", text, strerror(error));
+    }
+    return listen_failed(error, &list[last]);
 }
 
 dlc_status dlc_address_listen_all(int *listener, uint16_t *port) {
     dlc_address all = {.length = sizeof all.socket.v6}, bound;
     all.socket.v6 = (struct sockaddr_in6){.sin6_family = AF_INET6,
                                           .sin6_addr = IN6ADDR_ANY_INIT};
+    set_port(&all, *port);
     int fd = listen_at(&all);
-    if (fd < 0) { /* without IPv6 */
+    if (fd < 0 && errno != EADDRINUSE) { /* without IPv6 */
         all.length = sizeof all.socket.v4;
         all.socket.v4 = (struct sockaddr_in){.sin_family = AF_INET};
+        set_port(&all, *port);
         fd = listen_at(&all);
     }
     if (fd < 0)
-        return dlc_fail(DLC_ERR_IO, "cannot listen for the other ranks: %s",
-                        strerror(errno));
+        return listen_failed(errno, &all);
     bound_address(fd, &bound);
     *port = dlc_address_port(&bound);
     *listener = fd;

@@ -37,7 +37,8 @@ void dlc_address_text(const dlc_address *address, char text[DLC_ADDRESS_TEXT]);
  * caller's, non-blocking. */
 dlc_status dlc_address_listen(const char *host, const dlc_address *list, int count,
                               int *listener, dlc_address *address);
-/* Listens at every address of this machine, at any free port. */
+/* Listens at every address of this machine, at *port; 0: at any free one, which is set.
+ */
 dlc_status dlc_address_listen_all(int *listener, uint16_t *port);
 /* Connects within `ms` milliseconds: a non-blocking socket, the caller's, or -1 with
  * errno. */

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "job/environment.h"
+
 /* ---- Reading and making it ----------------------------------------------------- */
 
 static dlc_status check_length(const dlc_secret *secret, const char *name) {
@@ -62,7 +64,8 @@ static dlc_status read_file(const char *path, dlc_secret *secret) {
 }
 
 dlc_status dlc_secret_read(dlc_secret *secret) {
-    const char *text = getenv("DLCORE_SECRET"), *path = getenv("DLCORE_SECRET_FILE");
+    const char *text = dlc_environment_text("DLCORE_SECRET");
+    const char *path = dlc_environment_text("DLCORE_SECRET_FILE");
     dlc_secret made = {.length = 0};
     if (text && path)
         return dlc_fail(DLC_ERR_CONFIG, "both DLCORE_SECRET and DLCORE_SECRET_FILE are "

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Trains the same net with ranks that dlcore forks, and with ranks that a launcher starts:
-# with the variables of torchrun, and with mpirun and srun through PMIx. The weights must be
-# bitwise identical. Usage: launchers.sh variables|mpirun, or slurm.sh launchers.sh srun
+# with the variables of torchrun, with mpirun through PMIx, with MPICH's mpiexec through PMI,
+# and with srun through PMIx, through PMI-2 and without either. The weights must be bitwise
+# identical. Usage: launchers.sh variables|mpirun|mpiexec, or slurm.sh launchers.sh srun
 set -eu
 launcher=$1
 dlcore=${DLCORE_BIN:?the command}
@@ -117,6 +118,21 @@ by_mpirun() {
     [ ! -e "$work/refused" ] || fail "it trained in spite of the contradiction"
 }
 
+by_mpiexec() {
+    train mpiexec2 mpiexec.hydra -n 2 >"$work/log.0" 2>&1 || fail "mpiexec ended with $?"
+    grep -q "net 'lenet-fashion' on cpu, 2 ranks" "$work/log.0" || fail "no report"
+
+    # Every process ends with the exit code of the job.
+    code=0
+    train refused mpiexec.hydra -n 2 sh -c "$(cat <<'END'
+[ "$PMI_RANK" = 0 ] || set -- "$@" --set solver.momentum=0.5
+exec "$@"
+END
+)" rank >"$work/log.0" 2>&1 || code=$?
+    [ $code -eq 2 ] || fail "two settings ended with $code"
+    grep -q "different net.ini" "$work/log.0" || fail "two settings are not reported"
+}
+
 by_srun() {
     for transport in host-staged p2p-tree ucx; do
         "$dlcore" plugin list | grep -q "^transport *$transport " || continue
@@ -126,18 +142,18 @@ by_srun() {
         ! grep -q "learning rate 0 " "$work/log.0" || fail "it learns nothing"
         same ranks2 srun2
     done
-    # Two tasks that cannot find each other would write the same files.
-    code=0
-    train refused srun --mpi=none -n 2 >"$work/log.0" 2>&1 || code=$?
-    [ $code -eq 2 ] || fail "srun without PMIx ended with $code"
-    grep -q "use srun --mpi=pmix" "$work/log.0" || fail "the remedy is not reported"
-    [ ! -e "$work/refused" ] || fail "it trained in spite of the contradiction"
+    for mpi in pmi2 none; do
+        rm -rf "$work/srun2"
+        train srun2 srun --mpi=$mpi -n 2 >"$work/log.0" 2>&1 ||
+            fail "srun --mpi=$mpi ended with $?"
+        same ranks2 srun2
+    done
 }
 
 case $launcher in
 variables) counts="2 4" ;;
-mpirun | srun) counts=2 ;;
-*) fail "which launcher? variables, mpirun or srun" ;;
+mpirun | mpiexec | srun) counts=2 ;;
+*) fail "which launcher? variables, mpirun, mpiexec or srun" ;;
 esac
 for ranks in $counts; do
     "$dlcore" train "$net" --iterations 10 --threads 1 --transport host-staged \

@@ -63,18 +63,54 @@ START_TEST(rank_0_comes_last) {
 }
 END_TEST
 
-static const char *const addresses[] = {"MASTER_ADDR=::1", "MASTER_ADDR=localhost",
+static const char *const addresses[] = {"MASTER_ADDR=::1", "MASTER_ADDR=[::1]",
+                                        "MASTER_ADDR=localhost",
                                         "MASTER_ADDR=127.0.0.2"};
 
+/* Variables that are set, but empty, do not count. */
 START_TEST(other_addresses) {
-    const char *extra[] = {addresses[_i], "LOCAL_WORLD_SIZE=2", NULL};
+    const char *extra[] = {addresses[_i], "LOCAL_WORLD_SIZE=2", "DLCORE_SECRET_FILE=",
+                           "DLCORE_SECRET=", NULL};
     external_job job = {.ranks = 2, .port = free_port()};
-    if (_i == 0 && access("/proc/net/if_inet6", F_OK))
+    if (_i < 2 && access("/proc/net/if_inet6", F_OK))
         return; /* no IPv6 on this machine */
     for (int r = 0; r < 2; r++)
         external_start_rank(&job, r, extra, NULL, join_main, NULL);
     external_wait(&job, 0);
     external_free(&job);
+}
+END_TEST
+
+/* srun without PMI: rank 0's host and port follow from Slurm's variables; on one node no
+ * secret is needed. */
+static const char *const slurm_nodes[][3] = {
+    {"SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=no-such-host.invalid", NULL},
+    {"SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NODELIST=localhost,other[3-4]",
+     "DLCORE_SECRET=correct horse battery"},
+};
+
+START_TEST(slurm_variables) {
+    dlc_job_options options = {.ranks = 1, .external = 1};
+    job_process process[2];
+    for (int r = 0; r < 2; r++) {
+        char rank[32], job[32];
+        snprintf(rank, sizeof rank, "SLURM_PROCID=%d", r);
+        snprintf(job, sizeof job, "SLURM_JOB_ID=%d", (int)getpid());
+        const char *set[] = {rank,
+                             job,
+                             "SLURM_STEP_ID=0",
+                             "SLURM_STEP_NUM_TASKS=2",
+                             slurm_nodes[_i][0],
+                             slurm_nodes[_i][1],
+                             slurm_nodes[_i][2],
+                             NULL};
+        process[r] = process_start_environment(set, &options, join_main, NULL);
+    }
+    for (int r = 0; r < 2; r++) {
+        ck_assert_msg(process_wait(&process[r]) == 0, "%s",
+                      dlc_text_string(&process[r].text));
+        dlc_text_free(&process[r].text);
+    }
 }
 END_TEST
 
@@ -126,6 +162,9 @@ typedef struct wrong_case {
 #define FULL(rank, ranks) \
     "RANK=" rank, "WORLD_SIZE=" ranks, "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4711"
 
+#define SLURM(ranks) \
+    "SLURM_STEP_NUM_TASKS=" ranks, "SLURM_JOB_ID=70000", "SLURM_STEP_ID=3"
+
 static const wrong_case wrong_cases[] = {
     {{FULL("2", "2")}, 1, "RANK=2 and WORLD_SIZE=2 contradict"},
     {{FULL("x", "2")}, 1, "RANK=x"},
@@ -162,13 +201,31 @@ static const wrong_case wrong_cases[] = {
      "rank 0 must run on MASTER_ADDR"},
     {{"PMIX_NAMESPACE=a"}, 1, "PMIX_RANK is not"},
     {{"PMIX_NAMESPACE=a", "PMIX_RANK=1", "RANK=0"}, 1, "contradict each other"},
-    {{"PMI_SIZE=2", "PMI_RANK=0"}, 1, "PMI-1"},
-    {{"SLURM_STEP_NUM_TASKS=2"}, 1, "srun --mpi=pmix"},
+    {{"PMI_SIZE=2", "PMI_RANK=0"}, 1, "PMI_FD is not set"},
+    {{"PMI_SIZE=2", "PMI_FD=9"}, 1, "PMI_RANK is not set"},
+    {{"PMI_SIZE=2", "PMI_RANK=2", "PMI_FD=9"}, 1, "PMI_RANK=2 and PMI_SIZE=2"},
+    {{"PMI_SIZE=2", "PMI_RANK=0", "PMI_FD=999"}, 1, "not an open descriptor"},
+    {{"PMI_SIZE=2", "PMI_RANK=0", "PMI_FD=9"}, 3, "--ranks=3"},
+    {{SLURM("2"), "SLURM_PROCID=0"}, 1, "SLURM_STEP_NODELIST is not"},
+    {{SLURM("2")}, 1, "SLURM_PROCID is not"},
+    {{SLURM("2"), "SLURM_PROCID=2"}, 1, "SLURM_PROCID=2 and SLURM_STEP_NUM_TASKS=2"},
+    {{"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0", "SLURM_JOB_ID=1"},
+     1,
+     "SLURM_STEP_ID is not"},
+    {{SLURM("2"), "SLURM_PROCID=1", "SLURM_STEP_NODELIST=no-such-[08-11].invalid,b"},
+     1,
+     "'no-such-08.invalid'"},
+    {{SLURM("2"), "SLURM_PROCID=0", "SLURM_STEP_NODELIST=a[3,5],b"},
+     1,
+     "every address of its machine"},
     {{FULL("0", "2"), "DLCORE_SECRET=short"}, 1, "5 characters"},
     {{FULL("0", "2"), "DLCORE_SECRET=sixteen-letters-", "DLCORE_SECRET_FILE=x"},
      1,
      "unset one"},
     {{FULL("0", "2"), "DLCORE_SECRET_FILE=/no/such/file"}, 1, "/no/such/file"},
+    {{FULL("0", "2"), "KUBERNETES_SERVICE_HOST=10.0.0.1"},
+     1,
+     "every address of its machine"},
     {{FULL("0", "2"), "DLCORE_SECRET_FILE=/"}, 1, "is not a file"},
     {{FULL("0", "2"), "DLCORE_SECRET_FILE=/etc/passwd"}, 1, "chmod 600"},
 };
@@ -408,7 +465,8 @@ int main(void) {
     TCase *tests = tcase_create("external");
     tcase_add_loop_test(tests, all_ranks_join, 0, 4);
     tcase_add_test(tests, rank_0_comes_last);
-    tcase_add_loop_test(tests, other_addresses, 0, 3);
+    tcase_add_loop_test(tests, other_addresses, 0, 4);
+    tcase_add_loop_test(tests, slurm_variables, 0, 2);
     tcase_add_test(tests, another_port);
     tcase_add_loop_test(tests, codes_are_shared, 0, sizeof codes / sizeof *codes);
     tcase_add_loop_test(tests, contradictions, 0,
