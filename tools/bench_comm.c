@@ -17,6 +17,7 @@
 
 typedef struct comm_command {
     dlc_tool_sets sets;
+    dlc_tool_hosts hosts;
     int has_ranks;
     unsigned ops;
     uint64_t least, most, factor;
@@ -124,7 +125,7 @@ static error_t parse_job(int key, char *argument, comm_command *command) {
         dlc_tool_sets_add(&command->sets, dlc_format("transport.type=%s", argument));
         return 0;
     case KEY_SET:
-        command->has_ranks |= strncmp(argument, "parallel.ranks=", 10) == 0;
+        command->has_ranks |= strncmp(argument, "parallel.ranks=", 15) == 0;
         dlc_tool_sets_add(&command->sets, dlc_strdup(argument));
         return 0;
     default:
@@ -155,6 +156,9 @@ static error_t parse_report(int key, char *argument, struct argp_state *state) {
 static error_t parse(int key, char *argument, struct argp_state *state) {
     comm_command *command = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &command->hosts;
+        return 0;
     case KEY_OP:
         parse_ops(command, argument, state);
         return 0;
@@ -194,9 +198,13 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     }
 }
 
+static const struct argp_child children[] = {
+    {&dlc_tool_hosts_argp, 0, "Several hosts:", 4}, {0}};
+
 static const struct argp argp = {
     .options = options,
     .parser = parse,
+    .children = children,
     .doc =
         "Benchmarks communication between ranks: one line per size, with the columns of "
         "nccl-tests.\v"
@@ -298,6 +306,7 @@ static int bench_as_rank(dlc_job *job, void *argument) {
 static int end(comm_command *command, dlc_status status, int exit_code) {
     dlc_bench_plan_close(&command->plan);
     dlc_tool_sets_free(&command->sets);
+    dlc_hosts_free(&command->hosts.hosts);
     return status == DLC_OK ? exit_code : dlc_tool_end(status);
 }
 
@@ -309,6 +318,8 @@ int dlc_command_bench_comm(int argc, char **argv) {
                             .options = {.check = 1}};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
+    if (dlc_tool_hosts_given(&command.hosts))
+        return end(&command, DLC_OK, dlc_tool_hosts_run(&command.hosts));
     if (!command.has_ranks && !dlc_job_is_external())
         dlc_tool_sets_add(&command.sets, dlc_strdup("parallel.ranks=2"));
     dlc_status status = command.sets.failed ? DLC_ERR_NOMEM : DLC_OK;

@@ -16,5 +16,7 @@ int dlc_command_bench(int argc, char **argv);
 int dlc_command_plugin(int argc, char **argv);
 int dlc_command_data(int argc, char **argv);
 int dlc_command_doctor(int argc, char **argv);
+/* Not for people: the far end of --hosts. */
+int dlc_command_node(int argc, char **argv);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/suggest.h"
 #include "command.h"
+#include "hosts.h"
 #include "spinning.h"
 #include "streams.h"
 #include "topology/cores.h"
@@ -13,7 +14,7 @@
 typedef struct subcommand {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *help;
+    const char *help; /* NULL: not for people */
 } subcommand;
 
 static const subcommand subcommands[] = {
@@ -30,6 +31,7 @@ static const subcommand subcommands[] = {
     {"plan", dlc_command_plan, "predict how fast a net trains on other machines"},
     {"plugin", dlc_command_plugin, "list, inspect, check and create plugins"},
     {"doctor", dlc_command_doctor, "show what works here, what does not, and why"},
+    {"node", dlc_command_node, NULL},
 };
 
 enum { SUBCOMMANDS = sizeof subcommands / sizeof *subcommands };
@@ -37,7 +39,7 @@ enum { SUBCOMMANDS = sizeof subcommands / sizeof *subcommands };
 static void print_help(FILE *out) {
     fprintf(out, "Usage: dlcore COMMAND [OPTION...]\n"
                  "Trains neural networks over any interconnect.\n\n");
-    for (int i = 0; i < SUBCOMMANDS; i++)
+    for (int i = 0; i < SUBCOMMANDS && subcommands[i].help; i++)
         fprintf(out, "  %-8s %s\n", subcommands[i].name, subcommands[i].help);
     fprintf(
         out,
@@ -62,6 +64,7 @@ int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN);
     dlc_tool_limit_spinning();
     dlc_tool_guard_streams();
+    dlc_tool_hosts_keep(argv);
     dlc_cores_save_affinity();
     if (argc < 2) {
         print_help(stderr);

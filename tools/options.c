@@ -107,10 +107,10 @@ static const struct argp_option job_options[] = {
     {0}};
 
 static error_t parse_job(int key, char *argument, struct argp_state *state) {
+    dlc_tool_options *options = state->input;
     int i = key - KEY_JOB;
     if (i < 0 || i >= (int)(sizeof job_settings / sizeof *job_settings))
         return ARGP_ERR_UNKNOWN;
-    dlc_tool_options *options = state->input;
     dlc_tool_sets_add(&options->sets, dlc_format("%s=%s", job_settings[i],
                                                  argument ? argument : "true"));
     return 0;
@@ -127,6 +127,13 @@ const struct argp_child dlc_tool_children_with_weights[] = {
     {&dlc_tool_weights_argp, 0, "Weights:", 3},
     {0}};
 
+const struct argp_child dlc_tool_children_of_train[] = {
+    {&net_argp, 0, "Reporting:", 1},
+    {&job_argp, 0, "The job:", 2},
+    {&dlc_tool_weights_argp, 0, "Weights:", 3},
+    {&dlc_tool_hosts_argp, 0, "Several hosts:", 4},
+    {0}};
+
 void dlc_tool_share_input(struct argp_state *state, dlc_tool_options *options) {
     for (int i = 0; dlc_tool_children[i].argp; i++)
         state->child_inputs[i] = options;
@@ -136,6 +143,12 @@ void dlc_tool_share_input_with_weights(struct argp_state *state,
                                        dlc_tool_options *options) {
     dlc_tool_share_input(state, options);
     state->child_inputs[2] = &options->weights;
+}
+
+void dlc_tool_share_input_of_train(struct argp_state *state,
+                                   dlc_tool_options *options) {
+    dlc_tool_share_input_with_weights(state, options);
+    state->child_inputs[3] = &options->hosts;
 }
 
 /* ---- Beginning and end ------------------------------------------------------- */
@@ -245,6 +258,7 @@ int dlc_tool_close(dlc_tool_options *options, dlc_setup *setup, dlc_status statu
                    int exit_code) {
     dlc_setup_close(setup);
     dlc_tool_sets_free(&options->sets);
+    dlc_hosts_free(&options->hosts.hosts);
     dlc_tool_weights_free(&options->weights);
     return status == DLC_OK ? close_log_file(exit_code) : dlc_tool_end(status);
 }

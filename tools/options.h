@@ -6,6 +6,7 @@
 #include <argp.h>
 
 #include "base/json.h"
+#include "hosts.h"
 #include "job/job.h"
 #include "setup/setup.h"
 #include "weights.h"
@@ -27,6 +28,7 @@ typedef struct dlc_tool_options {
     dlc_tool_sets sets;
     const char *log_file;
     int json;
+    dlc_tool_hosts hosts;     /* of the commands that can run on several */
     dlc_tool_weights weights; /* of the commands that load any */
     /* Optional, set by the command itself: called with each mistake, beside the log. */
     void (*tell)(void *context, const dlc_mistake *mistake);
@@ -39,9 +41,12 @@ typedef struct dlc_tool_options {
 extern const struct argp_child dlc_tool_children[];
 /* The same, and the options of weights.h. */
 extern const struct argp_child dlc_tool_children_with_weights[];
+/* The same, and the options of hosts.h. */
+extern const struct argp_child dlc_tool_children_of_train[];
 void dlc_tool_share_input(struct argp_state *state, dlc_tool_options *options);
 void dlc_tool_share_input_with_weights(struct argp_state *state,
                                        dlc_tool_options *options);
+void dlc_tool_share_input_of_train(struct argp_state *state, dlc_tool_options *options);
 
 /* Parses a command line. Ends the process with exit code 2 if it is wrong, with 0 after
  * --help, and with 1 if memory runs out. */

@@ -33,7 +33,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     train_command *command = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        dlc_tool_share_input_with_weights(state, &command->tool);
+        dlc_tool_share_input_of_train(state, &command->tool);
         return 0;
     case KEY_RESUME:
         command->resume = argument;
@@ -62,7 +62,7 @@ static const struct argp argp = {
         "--set parallel.ranks=2. SIGINT and SIGTERM write a checkpoint and stop; SIGHUP "
         "writes one and continues; SIGUSR1 reads [consistency] again, if the model "
         "allows it.",
-    .children = dlc_tool_children_with_weights};
+    .children = dlc_tool_children_of_train};
 
 static void say_exchange(const dlc_train_result *result) {
     double megabytes = result->exchange_bytes / 1e6;
@@ -154,6 +154,10 @@ int dlc_command_train(int argc, char **argv) {
     train_command command = {0};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
+    if (dlc_tool_hosts_given(&command.tool.hosts)) {
+        exit_code = dlc_tool_hosts_run(&command.tool.hosts);
+        return dlc_tool_close(&command.tool, NULL, DLC_OK, exit_code);
+    }
     /* Ctrl-C also ends `tee` behind a pipe; the final checkpoint must still be written.
      */
     signal(SIGPIPE, SIG_IGN);

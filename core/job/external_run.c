@@ -2,6 +2,7 @@
  * its agent. They find each other at an address that all of them know, through PMI, or
  * through PMIx (external_pmix.c). */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -25,10 +26,10 @@ static dlc_status meet_at_address(dlc_external_rank *self) {
     }
     if (self->ranks == 1)
         return DLC_OK;
-    return external->anywhere && !override
-               ? dlc_external_rank_listen_anywhere(self)
-               : dlc_external_rank_listen_at(self,
-                                             override ? override : external->host);
+    int anywhere = override ? strcmp(override, "*") == 0 : external->anywhere;
+    return anywhere ? dlc_external_rank_listen_anywhere(self)
+                    : dlc_external_rank_listen_at(self,
+                                                  override ? override : external->host);
 }
 
 /* ---- Through PMI ----------------------------------------------------------------- */

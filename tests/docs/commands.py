@@ -39,6 +39,8 @@ SKIPPED = {
 CHANGED = [
     (r"^mpirun -n 16", "mpirun --allow-run-as-root --oversubscribe -n 2",
      "two ranks on a test machine, possibly as root"),
+    (r"^mpiexec -n 16", "mpiexec.hydra -n 2", "two ranks, by MPICH's where there are two"),
+    (r"--hosts=gpu1:8,gpu2:8", "--hosts=localhost:2", "one machine"),
     (r"10\.0\.0\.1", "127.0.0.1", "one machine"),
     (r"(RANK=0 WORLD_SIZE=2 .*)", r"\1 &", "in the background"),
     (r"(RANK=1 WORLD_SIZE=2 .*)", r"\1 && wait $!", "waits for both"),
@@ -57,8 +59,9 @@ no_gpu() {
         lacking="$lacking|there is no transport \"nccl\""
     ! grep '^error: ' gpu.log | grep -vqE "$lacking|^error: [12] mistakes? in "
 }
-# A replacement for torchrun if there is none, with these two options only.
-if ! command -v torchrun >/dev/null; then
+# A replacement for torchrun if there is none that works (torch 1.13 with Python 3.11 does
+# not), with these two options only.
+if ! torchrun --no_python --nproc_per_node=1 true >/dev/null 2>&1; then
     torchrun() (
         [ "$1 $2" = '--no_python --nproc_per_node=2' ] || { echo "torchrun: $*"; exit 2; }
         shift 2

@@ -2,7 +2,8 @@
 # Trains the same net with ranks that dlcore forks, and with ranks that a launcher starts:
 # with the variables of torchrun, with mpirun through PMIx, with MPICH's mpiexec through PMI,
 # and with srun through PMIx, through PMI-2 and without either. The weights must be bitwise
-# identical. Usage: launchers.sh variables|mpirun|mpiexec, or slurm.sh launchers.sh srun
+# identical. Usage: launchers.sh variables|mpirun|mpiexec, slurm.sh launchers.sh srun, or
+# sshd.sh launchers.sh hosts
 set -eu
 launcher=$1
 dlcore=${DLCORE_BIN:?the command}
@@ -150,10 +151,21 @@ by_srun() {
     done
 }
 
+# ssh, or whatever stands for it: DLCORE_TEST_LAUNCHER is given a host and a command.
+by_hosts() {
+    : "${DLCORE_TEST_LAUNCHER:?}"
+    printf '# two hosts\n127.0.0.1:1\n127.0.0.2 slots=1 # one rank\n' >"$work/hostfile"
+    "$dlcore" train "$net" --iterations 10 --threads 1 --transport $transport \
+        --run-dir "$work/hosts2" --hostfile "$work/hostfile" \
+        --launcher "$DLCORE_TEST_LAUNCHER" >"$work/log.0" 2>&1 ||
+        fail "--hostfile ended with $?"
+    grep -q "net 'lenet-fashion' on cpu, 2 ranks" "$work/log.0" || fail "no report"
+}
+
 case $launcher in
 variables) counts="2 4" ;;
-mpirun | mpiexec | srun) counts=2 ;;
-*) fail "which launcher? variables, mpirun, mpiexec or srun" ;;
+mpirun | mpiexec | srun | hosts) counts=2 ;;
+*) fail "which launcher? variables, mpirun, mpiexec, srun or hosts" ;;
 esac
 for ranks in $counts; do
     "$dlcore" train "$net" --iterations 10 --threads 1 --transport host-staged \

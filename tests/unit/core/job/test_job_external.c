@@ -69,8 +69,8 @@ static const char *const addresses[] = {"MASTER_ADDR=::1", "MASTER_ADDR=[::1]",
 
 /* Variables that are set, but empty, do not count. */
 START_TEST(other_addresses) {
-    const char *extra[] = {addresses[_i], "LOCAL_WORLD_SIZE=2", "DLCORE_SECRET_FILE=",
-                           "DLCORE_SECRET=", NULL};
+    const char *extra[] = {addresses[_i], "LOCAL_WORLD_SIZE=2",
+                           "DLCORE_SECRET_FILE=", "DLCORE_SECRET=", NULL};
     external_job job = {.ranks = 2, .port = free_port()};
     if (_i < 2 && access("/proc/net/if_inet6", F_OK))
         return; /* no IPv6 on this machine */
@@ -81,8 +81,8 @@ START_TEST(other_addresses) {
 }
 END_TEST
 
-/* srun without PMI: rank 0's host and port follow from Slurm's variables; on one node no
- * secret is needed. */
+/* srun without PMI: rank 0's host and port follow from Slurm's variables; on one node
+ * no secret is needed. */
 static const char *const slurm_nodes[][3] = {
     {"SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=no-such-host.invalid", NULL},
     {"SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NODELIST=localhost,other[3-4]",

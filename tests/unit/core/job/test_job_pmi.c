@@ -73,8 +73,13 @@ static dlc_status run(launcher *self, const char *const *answers, char *text,
 
 START_TEST(right_answers) {
     static const char *const answers[] = {
-        INIT, SPACE, PUT, BARRIER, "cmd=get_result rc=0 msg=success value=a=b,c\n",
-        "cmd=finalize_ack\n", NULL};
+        INIT,
+        SPACE,
+        PUT,
+        BARRIER,
+        "cmd=get_result rc=0 msg=success value=a=b,c\n",
+        "cmd=finalize_ack\n",
+        NULL};
     launcher self;
     char text[64] = "";
     setenv("PMI_RANK", "0", 1);

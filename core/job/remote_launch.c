@@ -1,0 +1,400 @@
+/* Starts a job on several hosts, and ends it. */
+#include "job/remote_launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "job/environment.h"
+#include "job/remote_start.h"
+#include "job/secret.h"
+
+/* Below the ports that Linux gives to outgoing connections. */
+enum { FIRST_PORT = 16384, PORTS = 16384 };
+
+/* The others notice a lost host, and say so; then they are ended, and then killed. */
+#define NOTICE_NS 4000000000u
+#define GRACE_NS 8000000000u
+
+enum { EXIT_LOST = 5, EXIT_NO_LAUNCHER = 254 };
+
+typedef struct host {
+    const char *name;
+    pid_t pid; /* of its launcher; 0: ended */
+    int input; /* its standard input; -1: closed */
+} host;
+
+typedef struct remote_launch {
+    const dlc_remote_launch_args *args;
+    dlc_remote_start start;
+    int variables; /* in start.environment */
+    host *hosts;
+    int count, running;
+    int lost; /* a host was not reached, or was lost */
+    int exit_code;
+    int signals; /* signalfd; -1: none */
+    sigset_t mask_before;
+    uint64_t end_at, kill_at; /* 0: the job goes on */
+} remote_launch;
+
+/* ---- The ranks' environment -------------------------------------------------------
+ */
+
+/* Takes over the text; NULL: its allocation failed. */
+static dlc_status add_variable(remote_launch *self, char *text) {
+    char **grown = text ? dlc_grow(self->start.environment, (size_t)self->variables + 1,
+                                   (size_t)self->variables + 2, sizeof *grown)
+                        : NULL;
+    if (!grown) {
+        dlc_free(text);
+        return DLC_ERR_NOMEM;
+    }
+    self->start.environment = grown;
+    grown[self->variables++] = text;
+    grown[self->variables] = NULL;
+    return DLC_OK;
+}
+
+/* The secret goes by its text, and not by a file that may not be there. What another
+ * launcher has said of this process is not true of the ranks. */
+static int is_passed_on(const char *variable) {
+    static const char *const kept[] = {"DLCORE_SECRET", "DLCORE_NODE", "PMIX_", "PMI_",
+                                       "OMPI_COMM_WORLD_"};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (strncmp(variable, kept[i], strlen(kept[i])) == 0)
+            return 0;
+    return 1;
+}
+
+static dlc_status add_own_variables(remote_launch *self) {
+    for (char **variable = environ; *variable; variable++)
+        if (is_passed_on(*variable))
+            DLC_TRY(add_variable(self, dlc_strdup(*variable)));
+    return DLC_OK;
+}
+
+static dlc_status add_secret(remote_launch *self) {
+    dlc_secret secret;
+    DLC_TRY(dlc_secret_read(&secret));
+    if (!secret.length)
+        DLC_TRY(dlc_secret_make(&secret));
+    return add_variable(self, dlc_format("DLCORE_SECRET=%.*s", (int)secret.length,
+                                         (const char *)secret.bytes));
+}
+
+/* Rank 0 listens at all addresses of the first host, whose own name may mean loopback
+ * there, unless DLCORE_ADDR says otherwise. */
+static dlc_status add_address(remote_launch *self) {
+    const char *name = self->hosts[0].name, *at = strrchr(name, '@');
+    uint16_t number;
+    DLC_TRY(dlc_random_bytes(&number, sizeof number));
+    DLC_TRY(add_variable(self, dlc_format("MASTER_ADDR=%s", at ? at + 1 : name)));
+    DLC_TRY(
+        add_variable(self, dlc_format("MASTER_PORT=%d", FIRST_PORT + number % PORTS)));
+    return dlc_environment_text("DLCORE_ADDR")
+               ? DLC_OK
+               : add_variable(self, dlc_strdup("DLCORE_ADDR=*"));
+}
+
+static dlc_status make_environment(remote_launch *self) {
+    self->start.environment = dlc_alloc(1, sizeof *self->start.environment);
+    if (!self->start.environment)
+        return DLC_ERR_NOMEM;
+    DLC_TRY(add_own_variables(self));
+    DLC_TRY(add_secret(self));
+    DLC_TRY(add_address(self));
+    return add_variable(self, dlc_strdup("DLCORE_NODE=1"));
+}
+
+/* ---- Starting a host ---------------------------------------------------------------
+ */
+
+/* For a shell on the host; most paths stay as they are, since a launcher without a
+ * shell would take quotes for a part of the name. */
+static char *quote(const char *path) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789/._+-:@%";
+    dlc_text text = {0};
+    if (!path[strspn(path, plain)])
+        return dlc_strdup(path);
+    dlc_text_add(&text, "'");
+    for (const char *at = path; *at; at++)
+        if (*at == '\'')
+            dlc_text_add(&text, "'\\''");
+        else
+            dlc_text_append(&text, at, 1);
+    dlc_text_add(&text, "'");
+    char *quoted = dlc_text_status(&text) == DLC_OK ? dlc_strdup(text.bytes) : NULL;
+    dlc_text_free(&text);
+    return quoted;
+}
+
+static int is_this_host(const char *name) {
+    char own[256] = "";
+    (void)gethostname(own, sizeof own - 1);
+    return strcmp(name, "localhost") == 0 || strcmp(name, own) == 0;
+}
+
+enum { WORDS_MAX = 64 };
+
+/* The words of the command that runs `dlcore node` on the host, in `words`; they point
+ * into `launcher` and elsewhere. */
+static dlc_status make_words(const remote_launch *self, const char *name,
+                             char *launcher, char *quoted, const char **words) {
+    int count = 0;
+    char *rest = NULL;
+    if (self->args->launcher || !is_this_host(name)) {
+        for (char *word = strtok_r(launcher, " ", &rest); word;
+             word = strtok_r(NULL, " ", &rest)) {
+            if (count == WORDS_MAX - 4)
+                return dlc_fail(DLC_ERR_CONFIG, "--launcher has too many words");
+            words[count++] = word;
+        }
+        words[count++] = name;
+        words[count++] = quoted;
+    } else {
+        words[count++] = self->start.arguments[0];
+    }
+    words[count++] = "node";
+    words[count] = NULL;
+    return DLC_OK;
+}
+
+/* In the child; never returns. In a session of its own, the launcher does not get the
+ * terminal's Ctrl-C, which is for the ranks. */
+static void become_launcher(const remote_launch *self, const char *const *words,
+                            int input) {
+    setsid();
+    dup2(input, STDIN_FILENO);
+    signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &self->mask_before, NULL);
+    execvp(words[0], (char *const *)words);
+    dlc_error("cannot start %s: %s", words[0], strerror(errno));
+    _exit(EXIT_NO_LAUNCHER);
+}
+
+static dlc_status fork_launcher(remote_launch *self, host *on,
+                                const char *const *words) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return dlc_fail(DLC_ERR_UNAVAILABLE, "cannot make a pipe: %s", strerror(errno));
+    on->pid = fork();
+    if (on->pid == 0)
+        become_launcher(self, words, ends[0]);
+    close(ends[0]);
+    on->input = ends[1];
+    if (on->pid < 0) {
+        on->pid = 0;
+        return dlc_fail(DLC_ERR_UNAVAILABLE, "cannot start a process: %s",
+                        strerror(errno));
+    }
+    self->running++;
+    return DLC_OK;
+}
+
+static dlc_status start_launcher(remote_launch *self, host *on) {
+    const char *words[WORDS_MAX];
+    char *launcher = dlc_strdup(self->args->launcher
+                                    ? self->args->launcher
+                                    : "ssh -o BatchMode=yes -o ConnectTimeout=10");
+    char *quoted = quote(self->start.arguments[0]);
+    dlc_status status = launcher && quoted ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = make_words(self, on->name, launcher, quoted, words);
+    if (status == DLC_OK)
+        status = fork_launcher(self, on, words);
+    dlc_free(launcher);
+    dlc_free(quoted);
+    return status;
+}
+
+/* A host that hangs up is noticed when its launcher ends. */
+static void send_bytes(const host *to, const char *bytes, size_t length) {
+    while (length && to->input >= 0) {
+        ssize_t sent = write(to->input, bytes, length);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent <= 0)
+            return;
+        bytes += sent;
+        length -= (size_t)sent;
+    }
+}
+
+static dlc_status start_host(remote_launch *self, int index) {
+    dlc_text text = {0};
+    self->start.local_ranks = self->args->hosts->list[index].ranks;
+    dlc_remote_start_write(&self->start, &text);
+    dlc_status status = dlc_text_status(&text);
+    if (status == DLC_OK)
+        status = start_launcher(self, &self->hosts[index]);
+    if (status == DLC_OK)
+        send_bytes(&self->hosts[index], text.bytes, text.length);
+    dlc_text_free(&text);
+    self->start.first += self->start.local_ranks;
+    return status;
+}
+
+/* ---- Ending ------------------------------------------------------------------------
+ */
+
+static void hang_up(remote_launch *self) {
+    for (int i = 0; i < self->count; i++) {
+        if (self->hosts[i].input >= 0)
+            close(self->hosts[i].input);
+        self->hosts[i].input = -1;
+    }
+    self->kill_at = dlc_now_ns() + GRACE_NS;
+}
+
+static void kill_all(const remote_launch *self) {
+    for (int i = 0; i < self->count; i++)
+        if (self->hosts[i].pid > 0)
+            kill(self->hosts[i].pid, SIGKILL);
+}
+
+/* The ranks of a host have said themselves why they ended with any other code. */
+static void say_lost(remote_launch *self, const host *on, int how) {
+    int code = WIFEXITED(how) ? WEXITSTATUS(how) : 255;
+    if (WIFSIGNALED(how))
+        dlc_error("host %s was lost: its launcher was killed by signal %d", on->name,
+                  WTERMSIG(how));
+    else if (code == 126 || code == 127)
+        dlc_error("host %s cannot run %s: dlcore must be there, too, under the same "
+                  "path",
+                  on->name, self->start.arguments[0]);
+    else if (code == 255)
+        dlc_error("host %s was not reached, or was lost: its launcher ended with 255%s",
+                  on->name,
+                  self->args->launcher ? ""
+                                       : "; `ssh HOST true` must work without a "
+                                         "password");
+    else if (code != EXIT_NO_LAUNCHER)
+        return;
+    self->lost = 1;
+}
+
+static void note_end(remote_launch *self, host *on, int how) {
+    on->pid = 0;
+    self->running--;
+    if (self->kill_at == 0)
+        say_lost(self, on, how);
+    int code = WIFEXITED(how) ? WEXITSTATUS(how) : EXIT_LOST;
+    if (on == self->hosts)
+        self->exit_code = code;
+    if (code != 0 && !self->end_at)
+        self->end_at = dlc_now_ns() + NOTICE_NS;
+}
+
+static void reap(remote_launch *self) {
+    int how;
+    for (int i = 0; i < self->count; i++)
+        if (self->hosts[i].pid > 0 &&
+            waitpid(self->hosts[i].pid, &how, WNOHANG) == self->hosts[i].pid)
+            note_end(self, &self->hosts[i], how);
+}
+
+/* ---- In between --------------------------------------------------------------------
+ */
+
+static void handle_signal(remote_launch *self) {
+    struct signalfd_siginfo info;
+    if (read(self->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    if (info.ssi_signo == SIGCHLD) {
+        reap(self);
+    } else {
+        char number = (char)info.ssi_signo;
+        send_bytes(&self->hosts[0], &number, 1);
+    }
+}
+
+static void wait_for_hosts(remote_launch *self) {
+    struct pollfd polled = {.fd = self->signals, .events = POLLIN};
+    while (self->running) {
+        if (poll(&polled, 1, 200) > 0)
+            handle_signal(self);
+        uint64_t now = dlc_now_ns();
+        if (self->end_at && !self->kill_at && now > self->end_at)
+            hang_up(self);
+        if (self->kill_at && now > self->kill_at)
+            kill_all(self);
+    }
+}
+
+/* ---- All ---------------------------------------------------------------------------
+ */
+
+static dlc_status listen_for_signals(remote_launch *self) {
+    static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(&signals, numbers[i]);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    self->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    return self->signals >= 0
+               ? DLC_OK
+               : dlc_fail(DLC_ERR_IO, "cannot listen for signals: %s", strerror(errno));
+}
+
+static dlc_status prepare(remote_launch *self) {
+    const dlc_hosts *hosts = self->args->hosts;
+    self->hosts = dlc_alloc((size_t)hosts->count, sizeof *self->hosts);
+    self->start.folder = getcwd(NULL, 0);
+    if (!self->hosts || !self->start.folder)
+        return dlc_fail(DLC_ERR_UNAVAILABLE, "the working directory is unknown: %s",
+                        strerror(errno));
+    for (int i = 0; i < hosts->count; i++)
+        self->hosts[i] = (host){.name = hosts->list[i].name, .input = -1};
+    self->count = hosts->count;
+    self->start.ranks = hosts->ranks;
+    self->start.arguments = self->args->arguments;
+    DLC_TRY(make_environment(self));
+    return listen_for_signals(self);
+}
+
+static dlc_status run(remote_launch *self) {
+    DLC_TRY(prepare(self));
+    dlc_status status = DLC_OK;
+    for (int i = 0; status == DLC_OK && i < self->count; i++)
+        status = start_host(self, i);
+    if (status != DLC_OK)
+        hang_up(self);
+    wait_for_hosts(self);
+    return status;
+}
+
+dlc_status dlc_remote_launch(const dlc_remote_launch_args *args, int *exit_code) {
+    remote_launch self = {.args = args, .signals = -1};
+    struct sigaction pipe_before;
+    sigaction(SIGPIPE, NULL, &pipe_before);
+    sigprocmask(SIG_BLOCK, NULL, &self.mask_before);
+    dlc_status status = run(&self);
+    if (status == DLC_OK)
+        *exit_code = self.lost ? EXIT_LOST : self.exit_code;
+    for (int i = 0; i < self.count; i++)
+        if (self.hosts[i].input >= 0)
+            close(self.hosts[i].input);
+    if (self.signals >= 0)
+        close(self.signals);
+    sigprocmask(SIG_SETMASK, &self.mask_before, NULL);
+    sigaction(SIGPIPE, &pipe_before, NULL);
+    free(self.start.folder);
+    self.start.folder = NULL;
+    self.start.arguments = NULL; /* the caller's */
+    dlc_remote_start_free(&self.start);
+    dlc_free(self.hosts);
+    return status;
+}

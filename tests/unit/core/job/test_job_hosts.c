@@ -1,0 +1,126 @@
+/* Tests lists of hosts, and the message that tells a host what to start. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "job/hosts.h"
+#include "job/remote_start.h"
+
+/* ---- Lists ----------------------------------------------------------------------- */
+
+/* "name ranks, ..." */
+static void write_hosts(const dlc_hosts *hosts, char *text, size_t room) {
+    size_t length = 0;
+    text[0] = '\0';
+    for (int i = 0; i < hosts->count; i++)
+        length += (size_t)snprintf(text + length, room - length, "%s%s %d",
+                                   i ? ", " : "", hosts->list[i].name,
+                                   hosts->list[i].ranks);
+}
+
+static const struct {
+    const char *text, *means;
+    int ranks;
+} right[] = {
+    {"a", "a 1", 1},
+    {"a:4,b:4", "a 4, b 4", 8},
+    {"me@a.example:2,b", "me@a.example 2, b 1", 3},
+    {"10.0.0.1:1024", "10.0.0.1 1024", 1024},
+    {"[fd88::1]:3,[fd88::2]", "fd88::1 3, fd88::2 1", 4},
+    {"fd88::1", "fd88::1 1", 1},
+    {"node-1,node-10", "node-1 1, node-10 1", 2},
+};
+
+START_TEST(lists) {
+    dlc_hosts hosts;
+    char text[256];
+    ck_assert_int_eq(dlc_hosts_parse(right[_i].text, &hosts), DLC_OK);
+    write_hosts(&hosts, text, sizeof text);
+    ck_assert_str_eq(text, right[_i].means);
+    ck_assert_int_eq(hosts.ranks, right[_i].ranks);
+    dlc_hosts_free(&hosts);
+}
+END_TEST
+
+static const char *const wrong[] = {
+    "",    "a:0", "a:-1", "a:1025", "a:1,b:1024", "a,a", "a:",           "a: 1",
+    "a b", "-p1", "[::1", "[::1]x", "[]:1",       "a,",  "a:99999999999"};
+
+START_TEST(wrong_lists) {
+    dlc_hosts hosts = {.count = 77};
+    dlc_status status = dlc_hosts_parse(wrong[_i], &hosts);
+    ck_assert_msg(status == DLC_ERR_CONFIG && hosts.count == 77, "%s", wrong[_i]);
+}
+END_TEST
+
+/* ---- The message to a host ---------------------------------------------------------
+ */
+
+static char *environment[] = {"A=1", "B=two\nlines", "C=", NULL};
+static char *arguments[] = {"/bin/program", "train", "", "a b", NULL};
+static const dlc_remote_start start = {.folder = "/some where",
+                                       .first = 3,
+                                       .local_ranks = 2,
+                                       .ranks = 8,
+                                       .environment = environment,
+                                       .arguments = arguments};
+
+/* Reads the first `length` bytes of a message. */
+static dlc_status read_back(const char *bytes, size_t length, dlc_remote_start *read) {
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    ck_assert_int_eq(write(ends[1], bytes, length), (ssize_t)length);
+    close(ends[1]);
+    dlc_status status = dlc_remote_start_read(ends[0], read);
+    close(ends[0]);
+    return status;
+}
+
+static void check_lists(char **a, char **b) {
+    for (; *a && *b; a++, b++)
+        ck_assert_str_eq(*a, *b);
+    ck_assert(!*a && !*b);
+}
+
+START_TEST(message) {
+    dlc_text text = {0};
+    dlc_remote_start read;
+    dlc_remote_start_write(&start, &text);
+    ck_assert_int_eq(read_back(text.bytes, text.length, &read), DLC_OK);
+    ck_assert_str_eq(read.folder, start.folder);
+    ck_assert_int_eq(read.first, 3);
+    ck_assert_int_eq(read.local_ranks, 2);
+    ck_assert_int_eq(read.ranks, 8);
+    check_lists(read.environment, environment);
+    check_lists(read.arguments, arguments);
+    dlc_remote_start_free(&read);
+
+    /* Cut off anywhere, it is refused; what was read is freed. */
+    for (size_t length = 0; length < text.length; length++)
+        ck_assert_int_eq(read_back(text.bytes, length, &read), DLC_ERR_PEER);
+    /* With any byte changed it is refused or read, and nothing is lost. */
+    for (size_t at = 0; at < text.length; at++) {
+        text.bytes[at] ^= 1;
+        if (read_back(text.bytes, text.length, &read) == DLC_OK)
+            dlc_remote_start_free(&read);
+        text.bytes[at] ^= 1;
+    }
+    dlc_text_free(&text);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("job_hosts");
+    TCase *tests = tcase_create("all");
+    tcase_add_loop_test(tests, lists, 0, sizeof right / sizeof *right);
+    tcase_add_loop_test(tests, wrong_lists, 0, sizeof wrong / sizeof *wrong);
+    tcase_add_test(tests, message);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed > 0;
+}
