@@ -59,7 +59,8 @@ static const struct argp_option options[] = {
      "write the output of this layer as a .npy file, and compute no further", 0},
     {"output", KEY_OUTPUT, "FILE", 0,
      "write to FILE instead of stdout; features: instead of features.npy", 0},
-    {"csv", KEY_CSV, NULL, 0, "print comma-separated values, a line for each class", 0},
+    {"csv", // "csv" is the form of the output
+     KEY_CSV, NULL, 0, "print comma-separated values, a line for each class", 0},
     {0}};
 
 /* ---- The command line ------------------------------------------------------------ */

@@ -1,46 +1,21 @@
 /* Reads a list file. Each line is the path of an image, spaces or tabs, and the number
  * of its class, as Caffe's tools write it; a path may have spaces in it. A list of a
  * million lines takes a fraction of a second: it is read at once and searched once. */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "../shared/read.h"
+#include "../shared/file.h"
 #include "sources.h"
 
 #define LABEL_MOST 100000000
 
-static dlc_status open_list(const char *path, int *fd, size_t *bytes) {
-    struct stat info;
-    /* O_NONBLOCK: a pipe must be refused, not waited for. */
-    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (opened < 0)
-        return host->fail(DLC_ERR_DATA, "cannot open %s: %s", path, strerror(errno));
-    if (fstat(opened, &info) != 0 || !S_ISREG(info.st_mode)) {
-        close(opened);
-        return host->fail(DLC_ERR_DATA, "%s is not a file", path);
-    }
-    *fd = opened;
-    *bytes = (size_t)info.st_size;
-    return DLC_OK;
-}
-
 static dlc_status read_all(const char *path, growing *text) {
-    int fd = -1;
-    size_t bytes = 0;
-    dlc_status status = open_list(path, &fd, &bytes);
-    if (status != DLC_OK)
-        return status;
-    status = growing_add(text, NULL, bytes);
-    if (status == DLC_OK) {
-        text->used = read_at(fd, text->bytes, bytes, 0);
-        if (text->used < bytes && errno)
-            status = host->fail(DLC_ERR_IO, "cannot read %s: %s", path,
-                                strerror(errno));
-    }
-    close(fd);
+    data_file list = {.fd = -1};
+    dlc_status status = file_open(path, &list);
+    if (status == DLC_OK)
+        status = growing_add(text, NULL, (size_t)list.bytes);
+    if (status == DLC_OK)
+        status = file_read(&list, 0, text->bytes, (size_t)list.bytes);
+    file_close(&list);
     return status;
 }
 

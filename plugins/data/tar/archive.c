@@ -3,14 +3,7 @@
  * the archive before they are believed. */
 #include "archive.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "../shared/read.h"
 
 enum { BLOCK = 512, NAME_MOST = 65536 };
 
@@ -24,7 +17,7 @@ _Static_assert(sizeof(header) == BLOCK, "a header is one block");
 
 /* A walk through an archive. */
 typedef struct walk {
-    const archive *in;
+    const data_file *in;
     int64_t at;   /* of the present header */
     growing name; /* of the next file, if an entry before it says so; used: with zero */
     int64_t size; /* likewise; -1: its header says */
@@ -33,32 +26,6 @@ typedef struct walk {
 static dlc_status damaged(const walk *w, const char *what) {
     return host->fail(DLC_ERR_DATA, "%s: at byte %lld: %s", w->in->path,
                       (long long)w->at, what);
-}
-
-dlc_status archive_open(const char *path, archive *made) {
-    struct stat info;
-    /* O_NONBLOCK: a pipe must be refused, not waited for. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return host->fail(DLC_ERR_DATA, "cannot open %s: %s", path, strerror(errno));
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        close(fd);
-        return host->fail(DLC_ERR_DATA, "%s is not a file", path);
-    }
-    *made = (archive){.path = path, .fd = fd, .bytes = info.st_size};
-    return DLC_OK;
-}
-
-dlc_status archive_read(const archive *in, int64_t begin, void *to, size_t bytes) {
-    size_t got = read_at(in->fd, to, bytes, (off_t)begin);
-    long long at = (long long)begin + (long long)got;
-    if (got == bytes)
-        return DLC_OK;
-    if (errno)
-        return host->fail(DLC_ERR_DATA, "cannot read %s at byte %lld: %s", in->path, at,
-                          strerror(errno));
-    return host->fail(DLC_ERR_DATA, "%s ends at byte %lld while it is being read",
-                      in->path, at);
 }
 
 /* ---- Headers ----------------------------------------------------------------- */
@@ -162,7 +129,7 @@ static dlc_status take_note(walk *w, char type, int64_t bytes) {
     text = host->alloc((size_t)bytes + 1);
     if (!text)
         return DLC_ERR_NOMEM;
-    dlc_status status = archive_read(w->in, w->at + BLOCK, text, (size_t)bytes);
+    dlc_status status = file_read(w->in, w->at + BLOCK, text, (size_t)bytes);
     if (status == DLC_OK && type == 'L')
         status = set_name(w, text, strnlen(text, (size_t)bytes));
     else if (status == DLC_OK)
@@ -215,7 +182,7 @@ static dlc_status visit_entry(walk *w, const header *h,
     return status;
 }
 
-dlc_status archive_walk(const archive *in,
+dlc_status archive_walk(const data_file *in,
                         dlc_status (*visit)(void *context, const member *file),
                         void *context) {
     walk w = {.in = in, .size = -1};
@@ -226,7 +193,7 @@ dlc_status archive_walk(const archive *in,
             status = damaged(&w, "it ends in the middle of a header");
             break;
         }
-        status = archive_read(in, w.at, &h, sizeof h);
+        status = file_read(in, w.at, &h, sizeof h);
         if (status != DLC_OK || is_end(&h))
             break;
         status = visit_entry(&w, &h, visit, context);

@@ -11,7 +11,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../shared/classes.h"
 #include "archive.h"
@@ -32,7 +31,7 @@ typedef struct entry {
 struct dlc_source {
     glob_t found; /* the paths of the shards */
     int has_found;
-    archive *shard; /* owned; one for each path */
+    data_file *shard; /* owned; one for each path */
     int32_t shards;
     growing entries, names;
     classes known;
@@ -57,7 +56,7 @@ static void tar_close(dlc_source *source) {
     if (!source)
         return;
     for (int32_t i = 0; i < source->shards; i++)
-        close(source->shard[i].fd);
+        file_close(&source->shard[i]);
     host->free(source->shard);
     growing_free(&source->entries);
     growing_free(&source->names);
@@ -117,8 +116,8 @@ static dlc_status read_label(collecting *c, const member *file) {
     int64_t label = 0;
     if (file->bytes < 1 || file->bytes > LABEL_TEXT)
         return fail_sample(c, "its .cls is not the number of a class");
-    dlc_status status = archive_read(&c->source->shard[c->sample.shard], file->begin,
-                                     text, (size_t)file->bytes);
+    dlc_status status = file_read(&c->source->shard[c->sample.shard], file->begin, text,
+                                  (size_t)file->bytes);
     if (status != DLC_OK)
         return status;
     const char *at = text + strspn(text, " \t\r\n");
@@ -193,7 +192,7 @@ static dlc_status open_shards(dlc_source *source, const char *endings) {
     if (source->found.gl_pathc > INT32_MAX)
         return host->fail(DLC_ERR_DATA, "there are too many shards");
     for (size_t i = 0; status == DLC_OK && i < source->found.gl_pathc; i++) {
-        status = archive_open(source->found.gl_pathv[i], &source->shard[i]);
+        status = file_open(source->found.gl_pathv[i], &source->shard[i]);
         if (status != DLC_OK)
             break;
         source->shards++;
@@ -256,7 +255,7 @@ static dlc_status tar_read_sample(dlc_source *source, dlc_sample *sample) {
     void *to = sample->memory(sample, IMAGE, (uint64_t)at->bytes);
     if (!to)
         return DLC_ERR_NOMEM;
-    return archive_read(&source->shard[at->shard], at->begin, to, (size_t)at->bytes);
+    return file_read(&source->shard[at->shard], at->begin, to, (size_t)at->bytes);
 }
 
 /* ---- Descriptor -------------------------------------------------------------- */

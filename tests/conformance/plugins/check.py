@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
 import zlib
 
 
@@ -53,6 +54,23 @@ def tar_files(folder):
     return {"shards": folder / "*.tar"}
 
 
+def npy_files(folder):
+    """An archive of two arrays."""
+    def array(kind, shape, data):
+        header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
+        return b"\x93NUMPY\1\0" + struct.pack("<H", len(header) + 1) + header.encode() + b"\n" + data
+    with zipfile.ZipFile(folder / "arrays.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", array("<f4", (30, 1, 2, 2), random.Random(3).randbytes(30 * 16)))
+        archive.writestr("y.npy", array("<i8", (30,), struct.pack("<30q", *range(30))))
+    return {"path": folder / "arrays.npz"}
+
+
+def csv_files(folder):
+    lines = "".join(f'{i},"{i / 7}",{i % 3}\n' for i in range(30))
+    (folder / "table.csv").write_text("a,b,kind\n" + lines)
+    return {"file": folder / "table.csv", "image": "a,b", "label": "kind"}
+
+
 # By the beginning of the file's name.
 SETTINGS = {
     "layers-": lambda folder: {"kernel_size": 3, "num_output": 8},
@@ -60,6 +78,8 @@ SETTINGS = {
     "data-cifar": cifar_files,
     "data-images": image_files,
     "data-tar": tar_files,
+    "data-npy": npy_files,
+    "data-csv": csv_files,
 }
 
 

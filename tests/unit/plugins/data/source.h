@@ -1,7 +1,9 @@
-/* Opens the data sources of this build as the core does. Used by test_idx*, test_cifar
- * and test_synthetic. */
+/* Opens the data sources of this build as the core does. Used by the tests of all
+ * sources. */
 #ifndef TEST_SOURCE_H
 #define TEST_SOURCE_H
+
+#include <stdint.h>
 
 #include <dlcore/data.h>
 
@@ -26,5 +28,22 @@ void source_refused(const char *name, const char *const *sets, dlc_status status
 /* Opens the source with the first, second, ... allocation failing, until it succeeds;
  * checks that every failure is DLC_ERR_NOMEM. */
 void source_starved(const char *name, const char *const *sets);
+
+/* Reads one field of a sample, into memory that is valid until the next call. */
+dlc_status source_read(const opened *from, int64_t index, const char *field,
+                       dlc_value *value);
+/* Reads it and checks that it has these bytes. */
+void source_holds(const opened *from, int64_t index, const char *field,
+                  const void *bytes, size_t count);
+/* The number of a field; -1: there is none with this name. */
+int32_t source_field(const opened *from, const char *field);
+
+/* Changes a sound file in a thousand ways and cuts it short in a hundred; opens what is
+ * left with `sets` and reads all fields of all samples. Whatever is wrong must be a
+ * DLC_ERR_DATA with a sentence, found without much memory. `repair`, if not NULL, sees
+ * half of the files before they are written, to set checksums right. Fails if fewer
+ * than `least` of them are refused. */
+void source_mutate(const char *name, const char *const *sets, const char *file,
+                   int least, void (*repair)(unsigned char *bytes, size_t size));
 
 #endif
