@@ -2,7 +2,7 @@
 # are required; a plugin whose library is missing is left out. LIBS of the functions in
 # dlcore.cmake takes these names.
 
-set(DLC_LIBRARIES iniparser hwloc expat jansson xxhash zlib deflate jpeg png webp dnnl openmp threads check ucx mpi crypto pmix
+set(DLC_LIBRARIES iniparser hwloc expat jansson xxhash zlib deflate jpeg png webp dnnl openmp threads check lmdb ucx mpi crypto pmix
   cuda cudnn nccl)
 find_package(PkgConfig REQUIRED)
 
@@ -94,6 +94,7 @@ include(cuda)
 
 # Libraries of the tests.
 dlc_find_pc(check check>=0.15)
+dlc_find_pc(lmdb lmdb)
 
 set(missing "")
 foreach(name iniparser hwloc expat jansson xxhash)
