@@ -2,7 +2,7 @@
 # are required; a plugin whose library is missing is left out. LIBS of the functions in
 # dlcore.cmake takes these names.
 
-set(DLC_LIBRARIES iniparser hwloc expat jansson xxhash zlib deflate jpeg png webp dnnl openmp threads check lmdb ucx mpi crypto pmix
+set(DLC_LIBRARIES iniparser hwloc expat jansson xxhash zlib deflate jpeg png webp hdf5 dnnl openmp threads check lmdb ucx mpi crypto pmix
   cuda cudnn nccl)
 find_package(PkgConfig REQUIRED)
 
@@ -72,6 +72,7 @@ dlc_find_pc(deflate libdeflate)
 dlc_find_pc(jpeg libjpeg>=2.0) # of libjpeg-turbo: others cannot decode parts
 dlc_find_pc(png libpng>=1.6)
 dlc_find_pc(webp libwebp>=1.0)
+dlc_find_pc(hdf5 hdf5>=1.10.5)
 # Not oneDNN's own CMake package, which requires OpenCL in Debian 12.
 dlc_find_library_pair(dnnl oneapi/dnnl/dnnl.h dnnl)
 find_package(OpenMP QUIET COMPONENTS C)

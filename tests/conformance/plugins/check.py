@@ -71,22 +71,15 @@ def csv_files(folder):
     return {"file": folder / "table.csv", "image": "a,b", "label": "kind"}
 
 
-def lmdb_files(folder):
-    """A database of two pages with roots, and one with thirty values of Caffe."""
-    def page(number, flags, rest, lower=16, upper=4096):
-        return (struct.pack("<QHHHH", number, 0, flags, lower, upper) + rest).ljust(4096, b"\0")
-    def meta(number):
-        return page(number, 8, struct.pack("<IIQQ", 0xbeefc0de, 1, 0, 1 << 20) +
-                    struct.pack("<IHHQQQQQ", 4096, 0, 0, 0, 0, 0, 0, 2 ** 64 - 1) +
-                    struct.pack("<IHHQQQQQ", 0, 0, 1, 0, 1, 0, 30, 2) + struct.pack("<QQ", 2, number))
-    nodes, offsets = b"", []
-    for i in range(30):
-        value = bytes([8, 1, 16, 2, 24, 2, 34, 4]) + bytes(range(i, i + 4)) + bytes([40, i % 3])
-        nodes = struct.pack("<4H", len(value), 0, 0, 4) + b"%04d" % i + value + nodes
-        offsets.append(4096 - len(nodes))
-    leaf = struct.pack("<30H", *offsets).ljust(4096 - 16 - len(nodes), b"\0") + nodes
-    (folder / "data.mdb").write_bytes(meta(0) + meta(1) + page(2, 2, leaf, 16 + 60, 4096 - len(nodes)))
-    return {"path": folder}
+def written_files(form, key):
+    """Thirty samples, written by the library of the format."""
+    def write(folder):
+        (folder / "images").write_bytes(random.Random(4).randbytes(30 * 3 * 4 * 5))
+        (folder / "labels").write_bytes(bytes(i % 10 for i in range(30)))
+        writer = pathlib.Path(os.environ["DLCORE_BUILD_DIR"]) / "tests/bin/write_samples"
+        subprocess.run([writer, form, "images", "labels", "3", "4", "5", "samples"], cwd=folder, check=True)
+        return {key: folder / "samples"}
+    return write
 
 
 # By the beginning of the file's name.
@@ -98,7 +91,8 @@ SETTINGS = {
     "data-tar": tar_files,
     "data-npy": npy_files,
     "data-csv": csv_files,
-    "data-lmdb": lmdb_files,
+    "data-lmdb": written_files("lmdb", "path"),
+    "data-hdf5": written_files("hdf5", "files"),
 }
 
 

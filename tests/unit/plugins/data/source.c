@@ -125,7 +125,7 @@ void source_holds(const opened *from, int64_t index, const char *field,
 
 /* ---- Mutations ----------------------------------------------------------------- */
 
-enum { CHANGES = 1000, CUTS = 100, MEMORY_MB = 512 };
+enum { MEMORY_MB = 512 };
 
 /* Memory of the process, so that a size that is believed too early is noticed. */
 static void limit_memory(void) {
@@ -171,22 +171,21 @@ static int use_all(const char *name, const char *const *sets) {
 }
 
 void source_mutate(const char *name, const char *const *sets, const char *file,
-                   int least, void (*repair)(unsigned char *bytes, size_t size)) {
+                   int times, int least) {
     size_t size;
     unsigned char *sound = scratch_read(file, &size), *bytes = malloc(size);
     int refused = 0;
     ck_assert_ptr_nonnull(bytes);
     ck_assert_int_eq(use_all(name, sets), 0);
     limit_memory();
-    for (uint64_t i = 0; i < CHANGES + CUTS; i++) {
-        dlc_random random = dlc_random_make(i, 3);
-        size_t left = i < CHANGES ? size : dlc_random_below(&random, size);
+    for (int i = 0; i < times; i++) {
+        dlc_random random = dlc_random_make((uint64_t)i, 3);
+        int is_cut = i % 10 == 9;
+        size_t left = is_cut ? dlc_random_below(&random, size) : size;
         memcpy(bytes, sound, size);
-        for (uint64_t change = 0; i < CHANGES && change <= i % 4; change++)
+        for (int change = 0; !is_cut && change <= i % 4; change++)
             bytes[dlc_random_below(&random, size)] ^=
                 (unsigned char)(i % 3 ? 1u << dlc_random_below(&random, 8) : 255u);
-        if (repair && i % 2)
-            repair(bytes, left);
         scratch_write(file, bytes, left);
         refused += use_all(name, sets);
     }

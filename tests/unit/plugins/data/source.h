@@ -38,12 +38,11 @@ void source_holds(const opened *from, int64_t index, const char *field,
 /* The number of a field; -1: there is none with this name. */
 int32_t source_field(const opened *from, const char *field);
 
-/* Changes a sound file in a thousand ways and cuts it short in a hundred; opens what is
+/* Changes a few bytes of a sound file, or cuts it short, so many times; opens what is
  * left with `sets` and reads all fields of all samples. Whatever is wrong must be a
- * DLC_ERR_DATA with a sentence, found without much memory. `repair`, if not NULL, sees
- * half of the files before they are written, to set checksums right. Fails if fewer
- * than `least` of them are refused. */
+ * DLC_ERR_DATA with a sentence, found without much memory. Fails if fewer than `least`
+ * of them are refused. */
 void source_mutate(const char *name, const char *const *sets, const char *file,
-                   int least, void (*repair)(unsigned char *bytes, size_t size));
+                   int times, int least);
 
 #endif

@@ -240,7 +240,7 @@ END_TEST
 START_TEST(mutations) {
     put("kind,\"x, 1\",y\r\n1,\"2\",3\r\n0,\"4\",5e3\r\n\"2\",6,\"7\"\r\n3,8,-9.5\r\n");
     source_mutate("csv", (const char *[]){file, "label=1", "vector=2..3", NULL},
-                  "t.csv", 300, NULL);
+                  "t.csv", 1000, 270);
 }
 END_TEST
 

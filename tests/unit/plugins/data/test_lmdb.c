@@ -330,13 +330,13 @@ END_TEST
 
 START_TEST(mutations) {
     put_images(100, 1, 9, 9);
-    source_mutate("lmdb", (const char *[]){path, NULL}, "db/data.mdb", 50, NULL);
+    source_mutate("lmdb", (const char *[]){path, NULL}, "db/data.mdb", 700, 50);
 }
 END_TEST
 
 START_TEST(mutations_of_large_values) {
     put_images(3, 3, 64, 64);
-    source_mutate("lmdb", (const char *[]){path, NULL}, "db/data.mdb", 50, NULL);
+    source_mutate("lmdb", (const char *[]){path, NULL}, "db/data.mdb", 700, 50);
 }
 END_TEST
 
