@@ -1,116 +1,81 @@
-/* Measures the samples of 3 x 227 x 227 per second that the data feed delivers, from
- * synthetic noise: as bytes, for devices that convert them to float32, and as float32.
+/* Measures the samples that the feed of a net's [data] delivers, in the turns that
+ * bench/feed.py asks for (turns.h).
  *
- *     feed_speed [THREADS]        (1)
+ *     echo 5 | feed_speed NET.INI THREADS [bytes]
+ *
+ * bytes: samples stay bytes, as for a device that converts them.
  */
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "base/clock.h"
-#include "base/memory.h"
 #include "base/status.h"
-#include "config/config.h"
 #include "data/feed.h"
-#include "plugin/registry.h"
+#include "setup/data_source.h"
+#include "setup/setup.h"
+#include "turns.h"
 
-enum { BATCH = 64 };
-static const double duration = 1.5; /* seconds */
+/* What is ready at the beginning of a turn, and was made before, is not counted. */
+enum { AHEAD = 3 };
 
-static const struct {
-    const char *name;
-    const char *shape;
-    int keep_bytes;
-    const char *transforms;
-} rows[] = {
-    {"bytes, unchanged", "feature.shape=3,227,227", 1, "normalize(std=256)"},
-    {"bytes, swapped", "feature.shape=3,227,227", 1, "mirror, normalize(std=256)"},
-    {"bytes, cut and swapped", "feature.shape=3,256,256", 1,
-     "random_crop(227), mirror, normalize(std=256)"},
-    {"float32, unchanged", "feature.shape=3,227,227", 0, "normalize(std=256)"},
-    {"float32, cut and swapped", "feature.shape=3,256,256", 0,
-     "random_crop(227), mirror, normalize(std=256)"},
-};
-
-static dlc_status make_settings(const dlc_feature *feature, const char *shape,
-                                dlc_settings **settings) {
-    const char *const reserved[] = {"feature", NULL};
-    const char *const sets[] = {"feature.kind=noise", shape};
-    dlc_problems problems = {0};
-    dlc_config *config = NULL;
-    dlc_status status = dlc_config_load(NULL, reserved, sets, 2, &problems, &config);
-    if (status == DLC_OK)
-        status = dlc_settings_make(config, "feature", &feature->options, 1, &problems,
-                                   settings);
-    dlc_problems_free(&problems);
-    dlc_config_free(config);
-    return status;
+static dlc_status take_turn(dlc_feed *feed, double seconds, int64_t batch) {
+    dlc_batch got;
+    long samples = 0;
+    for (int i = 0; i <= AHEAD; i++)
+        DLC_TRY(dlc_feed_next(feed, &got));
+    turn t = turn_begin();
+    while (turn_passed(&t) < seconds) {
+        DLC_TRY(dlc_feed_next(feed, &got));
+        samples += (long)batch;
+    }
+    turn_end(&t, samples);
+    return DLC_OK;
 }
 
-/* The first batches are prefetched, so they aren't measured. */
-static dlc_status time_feed(const dlc_feed_args *args, double *rate) {
-    dlc_feed *feed = NULL;
-    dlc_batch batch;
-    DLC_TRY(dlc_feed_open(args, &feed));
-    dlc_status status = DLC_OK;
-    for (int i = 0; status == DLC_OK && i < 8; i++)
-        status = dlc_feed_next(feed, &batch);
-    uint64_t start = dlc_now_ns();
-    int64_t batches = 0;
-    for (; status == DLC_OK && dlc_since(start) < duration; batches++)
-        status = dlc_feed_next(feed, &batch);
-    *rate = (double)(batches * BATCH) / dlc_since(start);
-    dlc_feed_close(feed);
-    return status;
+/* A feed goes on reading while it is not its turn, so each turn has one of its own. */
+static dlc_status measure(const dlc_feed_args *args, int64_t iterations) {
+    double seconds;
+    for (int64_t i = 0; turn_wait(&seconds); i++) {
+        dlc_feed *feed = NULL;
+        DLC_TRY(dlc_feed_open(args, &feed));
+        dlc_status status = dlc_feed_seek(feed, i * iterations);
+        if (status == DLC_OK)
+            status = take_turn(feed, seconds, args->batch);
+        dlc_feed_close(feed);
+        DLC_TRY(status);
+    }
+    return DLC_OK;
 }
 
-static dlc_status measure(const dlc_feature *feature, size_t row, int32_t threads) {
-    const dlc_data_ops *ops = feature->ops;
-    dlc_settings *settings = NULL;
-    dlc_source *source = NULL;
-    dlc_transforms *transforms = NULL;
-    dlc_problems problems = {0};
-    double rate = 0;
-    DLC_TRY(make_settings(feature, rows[row].shape, &settings));
-    dlc_data_args how = {.size = sizeof how, .settings = settings, .seed = 1};
-    dlc_status status = dlc_transforms_parse(rows[row].transforms, NULL, "data",
-                                             &problems, &transforms);
-    if (status == DLC_OK)
-        status = dlc_problems_report(&problems);
-    if (status == DLC_OK)
-        status = ops->open(&how, &source);
-    dlc_feed_args args = {.ops = ops,
-                          .source = source,
-                          .transforms = transforms,
-                          .shuffle = 1,
-                          .threads = threads,
-                          .keep_bytes = rows[row].keep_bytes,
-                          .count = BATCH,
-                          .batch = BATCH};
-    if (status == DLC_OK)
-        status = time_feed(&args, &rate);
-    if (status == DLC_OK)
-        printf("%-28s %9.0f samples/s, %d threads\n", rows[row].name, rate,
-               (int)threads);
-    ops->close(source);
-    dlc_problems_free(&problems);
-    dlc_transforms_free(transforms);
-    dlc_settings_free(settings);
-    return status;
+static dlc_status run(dlc_setup *setup, int32_t threads, int bytes) {
+    dlc_data_setup *data = &setup->train;
+    dlc_feed_args args;
+    DLC_TRY(dlc_data_source_open(setup, data, NULL));
+    dlc_data_source_feed(data, &args);
+    args.seed = setup->seed;
+    args.keep_bytes = bytes;
+    args.threads = threads;
+    args.prefetch = AHEAD;
+    args.count = (int32_t)data->batch;
+    args.batch = data->batch;
+    args.ranks = 1;
+    printf("ready\n");
+    fflush(stdout);
+    enum { BATCHES_OF_A_TURN = 1000 }; /* turns have samples of their own */
+    return measure(&args, BATCHES_OF_A_TURN);
 }
 
 int main(int argc, char **argv) {
-    const dlc_feature *feature = NULL;
-    dlc_registry *registry = NULL;
-    int32_t threads = argc > 1 ? atoi(argv[1]) : 1;
-
-    dlc_status status = dlc_registry_open(&registry);
+    if (argc < 3) {
+        fprintf(stderr, "usage: feed_speed NET.INI THREADS [bytes]\n");
+        return 2;
+    }
+    const dlc_setup_args args = {.path = argv[1]};
+    dlc_setup *setup = NULL;
+    dlc_status status = dlc_setup_open(&args, &setup);
     if (status == DLC_OK)
-        status = dlc_registry_find(registry, DLC_KIND_DATA, "synthetic", NULL,
-                                   &feature);
-    for (size_t i = 0; status == DLC_OK && i < sizeof rows / sizeof *rows; i++)
-        status = measure(feature, i, threads);
+        status = run(setup, atoi(argv[2]), argc > 3 && strcmp(argv[3], "bytes") == 0);
     if (status != DLC_OK)
         fprintf(stderr, "feed_speed: %s\n", dlc_detail());
-    dlc_registry_close(registry);
+    dlc_setup_close(setup);
     return status == DLC_OK ? 0 : 1;
 }
