@@ -1,6 +1,6 @@
 /* The protocol of the programs that bench/feed.py runs in turns: a line on stdin is the
- * seconds of a turn; the answer is a line with the samples that were loaded, the seconds
- * that passed, and those of CPUs that the process took. */
+ * seconds of a turn; the answer is a line with the samples that were loaded, the
+ * seconds that passed, and those of CPUs that the process took. */
 #ifndef BENCH_TURNS_H
 #define BENCH_TURNS_H
 

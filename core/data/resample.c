@@ -240,8 +240,9 @@ static void resample_row(const dlc_filter *filter, const resample_memory *m,
 
 typedef float vector8 __attribute__((vector_size(32), aligned(4), may_alias));
 
-CLONES static void add_block(float *restrict sums, const float *const *rows,
-                             const float *restrict weight, int64_t taps, int64_t at) {
+__attribute__((always_inline)) static inline void
+add_block(float *restrict sums, const float *const *rows, const float *restrict weight,
+          int64_t taps, int64_t at) {
     const float *from = rows[0] + at;
     vector8 a = weight[0] * *(const vector8 *)from;
     vector8 b = weight[0] * *(const vector8 *)(from + 8);
@@ -260,7 +261,8 @@ CLONES static void add_block(float *restrict sums, const float *const *rows,
     *(vector8 *)(sums + 24) = d;
 }
 
-CLONES static void round_block(uint8_t *restrict to, const float *restrict sums) {
+__attribute__((always_inline)) static inline void
+round_block(uint8_t *restrict to, const float *restrict sums) {
     for (int i = 0; i < BLOCK; i++) {
         int32_t value = (int32_t)(sums[i] + 0.5f);
         value = value < 0 ? 0 : value;
@@ -269,16 +271,20 @@ CLONES static void round_block(uint8_t *restrict to, const float *restrict sums)
 }
 
 /* Adds rows with their weights, and rounds. */
-static void add_rows(const float *const *rows, const float *weight, int64_t taps,
-                     int64_t n, uint8_t *to) {
+CLONES static void add_rows(const float *const *rows, const float *weight, int64_t taps,
+                            int64_t n, uint8_t *to) {
     float sums[BLOCK];
     uint8_t bytes[BLOCK];
-    for (int64_t i = 0; i < n; i += BLOCK) {
-        int64_t left = n - i < BLOCK ? n - i : BLOCK;
+    int64_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) {
         add_block(sums, rows, weight, taps, i);
-        round_block(bytes, sums);
-        memcpy(to + i, bytes, (size_t)left);
+        round_block(to + i, sums);
     }
+    if (i == n)
+        return;
+    add_block(sums, rows, weight, taps, i);
+    round_block(bytes, sums);
+    memcpy(to + i, bytes, (size_t)(n - i));
 }
 
 void dlc_resample(const dlc_filter *filter, const dlc_image *from,

@@ -23,6 +23,8 @@
 #define ADOBE_CHANNELS 4
 /* Real progressive files have about ten scans; a file with thousands takes minutes. */
 #define SCANS_MOST 200
+/* libjpeg-turbo writes an aligned row past the caches, but it is read at once. */
+#define UNALIGNED 8
 
 static const dlc_host *host;
 
@@ -196,7 +198,7 @@ static void convert_cmyk(const reader *r, unsigned char *row, size_t count) {
 /* Restricts decoding to the blocks that the region needs, and one more on either side,
  * whose colours have a part in the pixels at its edges. Returns the first column. */
 static int32_t crop_columns(reader *r, const target *t) {
-    int32_t margin = 2 * r->jpeg.max_h_samp_factor * DCTSIZE;
+    int32_t margin = 2 * r->jpeg.max_h_samp_factor; /* of pixels */
     int32_t all = (int32_t)r->jpeg.output_width;
     int32_t left = t->x > margin ? t->x - margin : 0;
     int32_t right = t->x + t->width < all - margin ? t->x + t->width + margin : all;
@@ -210,15 +212,15 @@ static int32_t crop_columns(reader *r, const target *t) {
 
 static dlc_status decode_rows(reader *r, const target *t) {
     int32_t first = crop_columns(r, t), have = r->jpeg.output_components;
-    r->row = host->alloc((size_t)r->jpeg.output_width * (size_t)have);
+    r->row = host->alloc((size_t)r->jpeg.output_width * (size_t)have + UNALIGNED);
     if (!r->row)
         return DLC_ERR_NOMEM;
     if (t->y > 0)
         (void)jpeg_skip_scanlines(&r->jpeg, (JDIMENSION)t->y);
     for (int32_t y = 0; y < t->height; y++) {
-        JSAMPROW row = r->row;
+        JSAMPROW row = r->row + UNALIGNED;
         (void)jpeg_read_scanlines(&r->jpeg, &row, 1);
-        unsigned char *from = r->row + (size_t)(t->x - first) * (size_t)have;
+        unsigned char *from = row + (size_t)(t->x - first) * (size_t)have;
         if (r->jpeg.out_color_space == JCS_CMYK)
             convert_cmyk(r, from, (size_t)t->width);
         unsigned char *to = t->first + y * t->to_down;
