@@ -32,7 +32,7 @@ import report
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "build/bench"
 PYTHON = os.environ.get("PYTHON", "/usr/bin/python3")
-BATCH, PICTURES = 64, 128
+PICTURES = 128
 WHO = ("dlcore", "limit", "torch")
 CROP = "random_resized_crop(224), mirror, normalize(mean=(123.7,116.3,103.5), std=(58.4,57.1,57.4))"
 NET = """[data]
@@ -101,9 +101,9 @@ class Contestant:
 # ---- Rows: what is measured -----------------------------------------------------
 
 
-def write_net(folder, name, source, keys, transforms):
+def write_net(folder, name, source, keys, batch, transforms):
     path = folder / f"{name}.ini"
-    path.write_text(NET.format(source=source, keys=keys, batch=BATCH, transforms=transforms))
+    path.write_text(NET.format(source=source, keys=keys, batch=batch, transforms=transforms))
     return path
 
 
@@ -115,14 +115,14 @@ def photos(height, width):
             subprocess.run([PYTHON, "-c", MAKE, place / "all", str(PICTURES), str(height), str(width)], check=True)
         names = folder / f"{width}x{height}.txt"
         names.write_text("".join(f"{path}\n" for path in sorted(place.rglob("*.jp*g"))))
-        net = write_net(folder, "photos", "images", f"folder = {place}", CROP)
+        net = write_net(folder, "photos", "images", f"folder = {place}", 64, CROP)
         return {"dlcore": [PROGRAMS / "feed_speed", net, threads],
                 "limit": [PROGRAMS / "feed_limit", "jpeg", threads, names],
                 "torch": [PYTHON, ROOT / "bench/torch_feed.py", threads, names]}
     return commands
 
 
-def records(side, channels=3):
+def records(side, batch, channels=3):
     def commands(folder, threads, _):
         size = channels * side * side
         count = (256 << 20) // size
@@ -132,16 +132,17 @@ def records(side, channels=3):
             images.write_bytes(bytes([0, 0, 8, 4]) + b"".join(n.to_bytes(4, "big") for n in dims)
                                + os.urandom(size) * count)
             labels.write_bytes(bytes([0, 0, 8, 1]) + count.to_bytes(4, "big") + bytes(count))
-        net = write_net(folder, f"records{side}", "idx", f"images = {images}\nlabels = {labels}", "normalize(std=256)")
+        net = write_net(folder, f"records{side}", "idx", f"images = {images}\nlabels = {labels}", batch,
+                        "normalize(std=256)")
         return {"dlcore": [PROGRAMS / "feed_speed", net, threads, "bytes"],
-                "limit": [PROGRAMS / "feed_limit", "copy", threads, size]}
+                "limit": [PROGRAMS / "feed_limit", "copy", threads, size, batch]}
     return commands
 
 
 ROWS = {"photos": ("500 x 375 JPEG, quality 90", photos(375, 500)),
         "small": ("256 x 256 JPEG, quality 90", photos(256, 256)),
-        "records": ("records of 3 x 227 x 227 bytes", records(227)),
-        "cifar": ("records of 3 x 32 x 32 bytes", records(32))}
+        "records": ("records of 3 x 227 x 227 bytes", records(227, 64)),
+        "cifar": ("records of 3 x 32 x 32 bytes", records(32, 512))}
 
 
 # ---- Measuring ------------------------------------------------------------------

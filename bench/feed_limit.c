@@ -2,7 +2,9 @@
  * (turns.h): whole JPEG files decoded by libjpeg-turbo, and records copied in memory.
  *
  *     echo 5 | feed_limit jpeg THREADS LIST        files, one a line
- *     echo 5 | feed_limit copy THREADS RECORD      bytes of a record
+ *     echo 5 | feed_limit copy THREADS RECORD BATCH
+ *                                                  bytes of a record, records of a
+ * batch
  *
  * cc -O2 -pthread bench/feed_limit.c -o feed_limit -ljpeg
  */
@@ -20,7 +22,7 @@
 
 #include "turns.h"
 
-enum { THREADS_MOST = 64, BATCH = 64 };
+enum { THREADS_MOST = 64, BATCHES = 4 /* of each thread; the feed has as many */ };
 
 typedef struct work {
     int is_copy;
@@ -31,7 +33,7 @@ typedef struct work {
     long paths;
     /* copy: records of `bytes` in a block that is larger than any cache, to batches */
     unsigned char *from;
-    size_t bytes, records;
+    size_t bytes, records, batch;
 } work;
 
 typedef struct buffers {
@@ -87,13 +89,15 @@ static void decode_file(const char *path, buffers *b) {
     jpeg_destroy_decompress(&jpeg);
 }
 
-/* Copies records in an order without a pattern, to a batch that is used again. */
+/* Copies records in an order without a pattern, to the next of a few batches. */
 static void copy_batch(const work *w, long batch, buffers *b) {
-    b->pixels = grow(b->pixels, &b->pixel_room, w->bytes * BATCH);
-    for (size_t i = 0; i < BATCH; i++) {
-        uint64_t number = (uint64_t)batch * BATCH + i;
+    size_t batch_bytes = w->bytes * w->batch;
+    b->pixels = grow(b->pixels, &b->pixel_room, BATCHES * batch_bytes);
+    unsigned char *to = b->pixels + (size_t)(batch % BATCHES) * batch_bytes;
+    for (size_t i = 0; i < w->batch; i++, to += w->bytes) {
+        uint64_t number = (uint64_t)batch * w->batch + i;
         size_t record = (size_t)(number * 2654435761u % w->records);
-        memcpy(b->pixels + i * w->bytes, w->from + record * w->bytes, w->bytes);
+        memcpy(to, w->from + record * w->bytes, w->bytes);
     }
 }
 
@@ -107,7 +111,7 @@ static void *run(void *argument) {
             copy_batch(w, i, &b);
         else
             decode_file(w->path[i % w->paths], &b);
-        atomic_fetch_add(&w->done, w->is_copy ? BATCH : 1);
+        atomic_fetch_add(&w->done, w->is_copy ? (long)w->batch : 1);
     }
     free(b.file);
     free(b.pixels);
@@ -146,10 +150,11 @@ static void open_list(work *w, const char *list) {
     fclose(file);
 }
 
-static void open_records(work *w, size_t bytes) {
+static void open_records(work *w, size_t bytes, size_t batch) {
     const size_t block = (size_t)256 << 20;
     w->is_copy = 1;
     w->bytes = bytes;
+    w->batch = batch;
     w->records = block / bytes;
     w->from = malloc(block);
     if (!w->from || !w->records)
@@ -158,15 +163,20 @@ static void open_records(work *w, size_t bytes) {
         w->from[i] = (unsigned char)(i * 2654435761u >> 24);
 }
 
+static int usage(void) {
+    fprintf(stderr, "usage: feed_limit jpeg THREADS LIST\n"
+                    "       feed_limit copy THREADS RECORD BATCH\n");
+    return 2;
+}
+
 int main(int argc, char **argv) {
-    int threads = argc == 4 ? atoi(argv[2]) : 0;
-    if (threads < 1 || threads > THREADS_MOST) {
-        fprintf(stderr, "usage: feed_limit jpeg|copy THREADS LIST|RECORD\n");
-        return 2;
-    }
+    int threads = argc >= 4 ? atoi(argv[2]) : 0;
+    int is_copy = argc == 5 && strcmp(argv[1], "copy") == 0;
+    if (threads < 1 || threads > THREADS_MOST || (!is_copy && argc != 4))
+        return usage();
     work w = {0};
-    if (strcmp(argv[1], "copy") == 0)
-        open_records(&w, strtoul(argv[3], NULL, 10));
+    if (is_copy)
+        open_records(&w, strtoul(argv[3], NULL, 10), strtoul(argv[4], NULL, 10));
     else
         open_list(&w, argv[3]);
     printf("ready\n");
