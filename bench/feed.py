@@ -107,12 +107,18 @@ def write_net(folder, name, source, keys, batch, transforms):
     return path
 
 
+def pictures(height, width):
+    """A folder of made pictures, which are kept for the next time."""
+    place = PROGRAMS / f"pictures-{width}x{height}"
+    if not place.exists():
+        (place / "all").mkdir(parents=True)
+        subprocess.run([PYTHON, "-c", MAKE, place / "all", str(PICTURES), str(height), str(width)], check=True)
+    return place
+
+
 def photos(height, width):
     def commands(folder, threads, args):
-        place = pathlib.Path(args.photos).resolve() if args.photos else PROGRAMS / f"pictures-{width}x{height}"
-        if not place.exists():
-            (place / "all").mkdir(parents=True)
-            subprocess.run([PYTHON, "-c", MAKE, place / "all", str(PICTURES), str(height), str(width)], check=True)
+        place = pathlib.Path(args.photos).resolve() if args.photos else pictures(height, width)
         names = folder / f"{width}x{height}.txt"
         names.write_text("".join(f"{path}\n" for path in sorted(place.rglob("*.jp*g"))))
         net = write_net(folder, "photos", "images", f"folder = {place}", 64, CROP)
