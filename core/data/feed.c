@@ -323,7 +323,7 @@ static dlc_status prepare(dlc_feed *feed) {
             return DLC_OK; /* this rank has nothing to read */
     } else {
         DLC_TRY(dlc_order_open(dlc_feed_samples(feed), args->seed, args->shuffle,
-                               &feed->order));
+                               args->shuffle_window, &feed->order));
     }
     DLC_TRY(dlc_skips_open(args->max_skipped, &feed->skips));
     DLC_TRY(alloc_slots(feed));
@@ -339,8 +339,9 @@ dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *
     *bytes = ((uint64_t)batches_ahead(&feed) + 1) * *batch;
     if (!feed.loader.as_read)
         *bytes += loading_threads(&feed) * feed.loader.in_bytes;
-    if (args->shuffle && !args->test)
-        *bytes += (uint64_t)dlc_feed_samples(&feed) * sizeof *feed.order.map;
+    if (!args->test)
+        *bytes += dlc_order_bytes(dlc_feed_samples(&feed), args->shuffle,
+                                  args->shuffle_window);
     dlc_loader_close(&feed.loader);
     return DLC_OK;
 }

@@ -37,13 +37,14 @@ typedef struct dlc_feed_args {
     const dlc_transforms *transforms; /* outlive the feed */
     int64_t max_skipped;              /* samples that may be unreadable; 0: none */
     uint64_t seed;
-    int shuffle;      /* training only */
-    int32_t prefetch; /* batches kept ready; 0: 1 to 3, by their size */
-    int32_t threads;  /* that load samples; 0 or 1: the reading thread does it */
-    int labels_only;  /* the data is not needed, and not converted */
-    int low_memory;   /* if `prefetch` is 0, keep no batch ready */
-    int keep_bytes;   /* samples that the source gives as bytes stay bytes */
-    int32_t count;    /* samples in a batch of this rank, at least 1 */
+    int shuffle;            /* training only */
+    int64_t shuffle_window; /* samples; 0: all are shuffled at once (order.h) */
+    int32_t prefetch;       /* batches kept ready; 0: 1 to 3, by their size */
+    int32_t threads;        /* that load samples; 0 or 1: the reading thread does it */
+    int labels_only;        /* the data is not needed, and not converted */
+    int low_memory;         /* if `prefetch` is 0, keep no batch ready */
+    int keep_bytes;         /* samples that the source gives as bytes stay bytes */
+    int32_t count;          /* samples in a batch of this rank, at least 1 */
     /* Batches are in memory that copies fastest to this device; NULL: in any memory. */
     const dlc_device_ops *device_ops;
     dlc_device *device;

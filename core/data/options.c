@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "data/feed.h"
+#include "data/order.h"
 
 #define PREFETCH_MAX 64
 #define THREADS_MAX 256
@@ -11,6 +12,10 @@ const dlc_option dlc_feed_options[] = {
                "what happens to a sample before the net reads it, in order, as in "
                "random_crop(32, padding=4), mirror, normalize(mean=120)"),
     DLC_BOOL("shuffle", "true", "new order of the samples every epoch (training only)"),
+    DLC_INT("shuffle_window", "0", 0, DLC_ORDER_WINDOW_MAX,
+            "samples that are shuffled together, in blocks of a sixteenth that follow "
+            "each other in the source, so that slow disks read more than one sample at "
+            "a time; 0: all samples"),
     DLC_INT(
         "prefetch", "0", 0, PREFETCH_MAX,
         "batches kept ready in the background; 0: up to three that fit in 32 MB, or none "
@@ -31,6 +36,7 @@ const dlc_option dlc_feed_options[] = {
 void dlc_feed_configure(const dlc_host *host, const dlc_settings *settings,
                         dlc_feed_args *args) {
     args->shuffle = host->get_bool(settings, "shuffle");
+    args->shuffle_window = host->get_int(settings, "shuffle_window");
     args->max_pixels = host->get_int(settings, "max_pixels");
     int skip = strcmp(host->get_string(settings, "on_error"), "skip") == 0;
     args->max_skipped = skip ? host->get_int(settings, "max_skipped") : 0;

@@ -1,26 +1,44 @@
-/* Shuffles each epoch from the identity, with random numbers of its own. */
+/* Shuffles with random numbers of each epoch, and of each window, of its own. Memory is
+ * that of a window; more samples than the largest window has, all shuffled at once, are
+ * permuted without any. */
 #include "data/order.h"
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "data/permutation.h"
 
-/* The random streams that epochs are shuffled from ("shuf"). */
+/* The random streams that epochs, their blocks and windows are shuffled from ("shuf",
+ * "blck" and "wndw"); the number of the epoch is added, or that of the window in all
+ * epochs. */
 #define STREAM_SHUFFLE UINT64_C(0x7368756600000000)
+#define STREAM_BLOCKS UINT64_C(0x626c636b00000000)
+#define STREAM_WINDOW UINT64_C(0x776e647700000000)
 
-dlc_status dlc_order_open(int64_t samples, uint64_t seed, int shuffle,
+/* The numbers that are shuffled in memory; 0: none are. */
+static int64_t map_size(int64_t samples, int shuffle, int64_t window) {
+    int64_t size = window && window < samples ? window : samples;
+    return shuffle && size <= DLC_ORDER_WINDOW_MAX ? size : 0;
+}
+
+uint64_t dlc_order_bytes(int64_t samples, int shuffle, int64_t window) {
+    return (uint64_t)map_size(samples, shuffle, window) * sizeof(uint32_t);
+}
+
+dlc_status dlc_order_open(int64_t samples, uint64_t seed, int shuffle, int64_t window,
                           dlc_order *order) {
-    uint32_t *map = NULL;
-    if (shuffle) {
-        if (samples > UINT32_MAX)
-            return dlc_fail(DLC_ERR_DATA,
-                            "a source of %lld samples is too large to shuffle: set "
-                            "shuffle = false, or use at most %lld samples",
-                            (long long)samples, (long long)UINT32_MAX);
-        map = dlc_alloc((size_t)samples, sizeof *map);
-        if (!map)
+    int64_t size = map_size(samples, shuffle, window);
+    dlc_order made = {.samples = samples,
+                      .seed = seed,
+                      .shuffle = shuffle,
+                      .window = window < samples ? window : 0,
+                      .drawn = UINT64_MAX};
+    made.block = (made.window + DLC_ORDER_BLOCKS - 1) / DLC_ORDER_BLOCKS;
+    if (size) {
+        made.map = dlc_alloc((size_t)size, sizeof *made.map);
+        if (!made.map)
             return DLC_ERR_NOMEM;
     }
-    *order = (dlc_order){.samples = samples, .seed = seed, .map = map, .epoch = -1};
+    *order = made;
     return DLC_OK;
 }
 
@@ -29,28 +47,57 @@ void dlc_order_close(dlc_order *order) {
     *order = (dlc_order){0};
 }
 
-/* Fisher-Yates (Knuth, TAOCP 2, algorithm 3.4.2 P), from the identity, so that an
- * epoch's order doesn't depend on those before it. */
-static void shuffle_epoch(dlc_order *order, int64_t epoch) {
-    dlc_random random = dlc_random_make(order->seed, STREAM_SHUFFLE + (uint64_t)epoch);
+/* Fisher-Yates (Knuth, TAOCP 2, algorithm 3.4.2 P), from the identity, so that an order
+ * doesn't depend on those before it. */
+static void shuffle_map(dlc_order *order, uint64_t stream, uint64_t number,
+                        int64_t count) {
+    dlc_random random = dlc_random_make(order->seed, stream + number);
     uint32_t *map = order->map;
-    for (int64_t i = 0; i < order->samples; i++)
+    if (order->drawn == number)
+        return;
+    for (int64_t i = 0; i < count; i++)
         map[i] = (uint32_t)i;
-    for (int64_t i = order->samples - 1; i > 0; i--) {
+    for (int64_t i = count - 1; i > 0; i--) {
         int64_t j = (int64_t)dlc_random_below(&random, (uint64_t)i + 1);
         uint32_t other = map[j];
         map[j] = map[i];
         map[i] = other;
     }
-    order->epoch = epoch;
+    order->drawn = number;
+}
+
+/* Shuffles all samples of the epoch. */
+static int64_t at_whole(dlc_order *order, int64_t epoch, int64_t i) {
+    if (!order->map)
+        return dlc_permutation_at(order->seed, STREAM_SHUFFLE + (uint64_t)epoch,
+                                  order->samples, i);
+    shuffle_map(order, STREAM_SHUFFLE, (uint64_t)epoch, order->samples);
+    return order->map[i];
+}
+
+/* Shuffles the window, and the whole blocks of the epoch, which begin elsewhere in each
+ * epoch; those samples that are no whole block come last. */
+static int64_t at_window(dlc_order *order, int64_t epoch, int64_t i) {
+    int64_t samples = order->samples, window = order->window, block = order->block;
+    int64_t windows = (samples + window - 1) / window, blocks = samples / block;
+    int64_t number = i / window, begin = number * window;
+    int64_t count = samples - begin < window ? samples - begin : window;
+    uint64_t stream = STREAM_BLOCKS + (uint64_t)epoch;
+    dlc_random random = dlc_random_make(order->seed, ~stream);
+    int64_t shift = (int64_t)dlc_random_below(&random, (uint64_t)samples);
+    shuffle_map(order, STREAM_WINDOW,
+                (uint64_t)epoch * (uint64_t)windows + (uint64_t)number, count);
+    int64_t at = begin + order->map[i - begin];
+    if (at < blocks * block)
+        at = dlc_permutation_at(order->seed, stream, blocks, at / block) * block +
+             at % block;
+    return (at + shift) % samples;
 }
 
 int64_t dlc_order_at(dlc_order *order, int64_t position) {
     int64_t epoch = position / order->samples;
-    int64_t index = position % order->samples;
-    if (!order->map)
-        return index;
-    if (epoch != order->epoch)
-        shuffle_epoch(order, epoch);
-    return order->map[index];
+    int64_t i = position % order->samples;
+    if (!order->shuffle)
+        return i;
+    return order->window ? at_window(order, epoch, i) : at_whole(order, epoch, i);
 }

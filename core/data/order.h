@@ -1,6 +1,15 @@
 /* The endless sequence of samples that training goes through: epoch after epoch, each
  * with a new order of all samples that depends on the seed and the epoch alone. Used by
- * the feed. */
+ * the feed.
+ *
+ * With a window, an epoch is read in pieces that follow each other in the source:
+ * blocks of samples are shuffled, and then the samples of DLC_ORDER_BLOCKS blocks at a
+ * time, which are a window:
+ *
+ *     the source    0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 14 15
+ *     blocks        8 9 10 11   0 1 2 3 | 12 13 14 15   4 5 6 7
+ *     in windows    2 9 0 11 10 3 8 1   | 14 4 12 6 7 15 5 13    (of two blocks)
+ */
 #ifndef DLC_DATA_ORDER_H
 #define DLC_DATA_ORDER_H
 
@@ -8,20 +17,28 @@
 
 #include "base/status.h"
 
+/* Blocks of a window. */
+enum { DLC_ORDER_BLOCKS = 16 };
+#define DLC_ORDER_WINDOW_MAX (1 << 24)
+
 typedef struct dlc_order {
-    int64_t samples;
+    int64_t samples, window, block;
     uint64_t seed;
-    uint32_t *map; /* own; the order of `epoch`; NULL: not shuffled */
-    int64_t epoch; /* -1: none yet */
+    int shuffle;
+    uint32_t *map;  /* own; the order of the samples of a window, or of an epoch that is
+                       no longer than the largest window; NULL: none */
+    uint64_t drawn; /* number of that window; UINT64_MAX: none yet */
 } dlc_order;
 
-/* DLC_ERR_DATA: more than 2^32 - 1 samples to shuffle, whose order would take more
- * memory than a rank has. */
-dlc_status dlc_order_open(int64_t samples, uint64_t seed, int shuffle,
+/* `window` is the samples of a window, at most DLC_ORDER_WINDOW_MAX; 0: all samples. */
+dlc_status dlc_order_open(int64_t samples, uint64_t seed, int shuffle, int64_t window,
                           dlc_order *order);
 void dlc_order_close(dlc_order *order); /* a zeroed one is allowed */
+/* The memory that such an order takes. */
+uint64_t dlc_order_bytes(int64_t samples, int shuffle, int64_t window);
 
-/* The sample at a position, 0 .. INT64_MAX. Moving to another epoch costs a shuffle. */
+/* The sample at a position, 0 .. INT64_MAX. Moving to another window, or to another
+ * epoch if there is none, costs a shuffle of it. */
 int64_t dlc_order_at(dlc_order *order, int64_t position);
 
 #endif
