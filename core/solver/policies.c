@@ -79,14 +79,19 @@ static double next_restart(const dlc_lr_policy *p, double from) {
 }
 
 /* Smith and Topin, "Super-Convergence: Very Fast Training of Neural Networks Using
- * Large Learning Rates", 2018. As in PyTorch, both sides are cosines, and the second
- * one goes down to the smallest rate. */
+ * Large Learning Rates", 2018. As in PyTorch both sides are cosines, the second one
+ * goes down to the smallest rate, and both end one step before cycle_rise and 1 of the
+ * iterations. */
+static double end_of_rise(const dlc_lr_policy *p) {
+    return p->cycle_rise * p->end - 1;
+}
+
 double dlc_lr_cycle(const dlc_lr_policy *p, double i, double begin, double top,
                     double end) {
-    double done = progress(p, i), rise = p->cycle_rise;
-    if (done < rise)
-        return half_cosine(begin, top, done / rise);
-    return half_cosine(top, end, (done - rise) / (1 - rise));
+    double rise = end_of_rise(p), last = p->end - 1;
+    if (i < rise)
+        return half_cosine(begin, top, i / rise);
+    return half_cosine(top, end, i < last ? (i - rise) / (last - rise) : 1);
 }
 
 static double one_cycle(const dlc_lr_policy *p, double i) {
@@ -95,7 +100,7 @@ static double one_cycle(const dlc_lr_policy *p, double i) {
 }
 
 static double top_of_cycle(const dlc_lr_policy *p, double from) {
-    return fmax(from, ceil(p->cycle_rise * p->end));
+    return fmax(from, ceil(end_of_rise(p)));
 }
 
 static const dlc_lr_form forms[] = {

@@ -209,32 +209,6 @@ START_TEST(restarts) {
 }
 END_TEST
 
-START_TEST(one_cycle) {
-    OPEN("solver.policy=one_cycle", "solver.learning_rate=1", "solver.cycle_rise=0.25",
-         "solver.cycle_divisor=10", "solver.min_learning_rate=0.02");
-    r.job.max_iterations = 80;
-    begin();
-    expect(0, 0.1);
-    expect(10, 0.55);
-    expect(20, 1);
-    expect(50, 0.51);
-    expect(80, 0.02);
-    expect(1000, 0.02);
-    for (int64_t i = 0; i < 20; i++)
-        expect(i, 1 - 0.45 * (1 + cos(M_PI * (double)i / 20)));
-    close_settings();
-
-    OPEN("solver.policy=one_cycle", "solver.cycle_rise=0", "solver.learning_rate=1",
-         "solver.max_iterations=10");
-    begin();
-    expect(0, 1);
-    expect(5, 0.5);
-    close_settings();
-}
-END_TEST
-
-/* ---- Momentum ----------------------------------------------------------------- */
-
 /* torch.optim.lr_scheduler.OneCycleLR with anneal_strategy = cos and two phases, as its
  * documentation and source say: from `start` to `top` and to `end`. */
 static double torch_cycle(double at, double total_steps, double pct_start, double start,
@@ -246,14 +220,55 @@ static double torch_cycle(double at, double total_steps, double pct_start, doubl
     return to + (from - to) / 2 * (1 + cos(M_PI * pct));
 }
 
-enum { CYCLE = 80, RISE = 24 };
-/* PyTorch reaches the ends of both phases one step earlier than the fractions say. */
-static const double total_steps = CYCLE + 1, pct_start = (RISE + 1.0) / (CYCLE + 1);
-
 static void expect_near(int64_t i, double got, double value, double tolerance) {
     ck_assert_msg(fabs(got - value) <= tolerance * value,
                   "iteration %lld: %.17g, expected %.17g", (long long)i, got, value);
 }
+
+START_TEST(one_cycle) {
+    OPEN("solver.policy=one_cycle", "solver.learning_rate=1", "solver.cycle_rise=0.25",
+         "solver.cycle_divisor=10", "solver.min_learning_rate=0.02");
+    r.job.max_iterations = 84;
+    begin();
+    expect(0, 0.1);
+    expect(10, 0.55);
+    expect(20, 1);
+    expect(83, 0.02);
+    expect(1000, 0.02);
+    for (int64_t i = 0; i < 84; i++)
+        expect_near(i, rate(i), torch_cycle((double)i, 84, 0.25, 0.1, 1, 0.02), 1e-12);
+    close_settings();
+}
+END_TEST
+
+/* Values of torch 1.13: OneCycleLR(SGD(lr=1), max_lr=1, final_div_factor=1e30). */
+START_TEST(short_cycles) {
+    static const struct {
+        int64_t steps;
+        const char *rise;
+        double rates[4];
+    } cases[] = {
+        {1, "solver.cycle_rise=0.3", {0}},
+        {2, "solver.cycle_rise=0.3", {0.8117449009293667}},
+        {3, "solver.cycle_rise=0.3", {0.9944154131125642, 0.4626349532067879}},
+        {4, "solver.cycle_rise=0.3", {0.04, 0.8117449009293667, 0.283058130441221}},
+        {4, "solver.cycle_rise=0.5", {0.04, 1, 0.5}},
+        {4, "solver.cycle_rise=0", {0.8535533905932737, 0.5, 0.14644660940672627}},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        OPEN("solver.policy=one_cycle", "solver.learning_rate=1", cases[k].rise);
+        r.job.max_iterations = cases[k].steps;
+        begin();
+        for (int64_t i = 0; i < cases[k].steps; i++)
+            ck_assert_double_eq_tol(rate(i), cases[k].rates[i], 1e-12);
+        close_settings();
+    }
+}
+END_TEST
+
+/* ---- Momentum ----------------------------------------------------------------- */
+
+enum { CYCLE = 80 };
 
 START_TEST(momentum_as_in_pytorch) {
     OPEN("solver.policy=one_cycle", "solver.learning_rate=0.4",
@@ -261,13 +276,12 @@ START_TEST(momentum_as_in_pytorch) {
          "solver.base_momentum=0.8", "solver.max_momentum=0.97");
     r.job.max_iterations = CYCLE;
     begin();
-    for (int64_t i = 0; i <= CYCLE; i++) {
+    for (int64_t i = 0; i < CYCLE; i++) {
         double at = (double)i;
-        expect_near(i, rate(i),
-                    torch_cycle(at, total_steps, pct_start, 0.4 / 25, 0.4, 0.001),
+        expect_near(i, rate(i), torch_cycle(at, CYCLE, 0.3, 0.4 / 25, 0.4, 0.001),
                     1e-12);
         expect_near(i, dlc_lr_policy_momentum(&r.policy, i),
-                    torch_cycle(at, total_steps, pct_start, 0.97, 0.8, 0.97), 1e-12);
+                    torch_cycle(at, CYCLE, 0.3, 0.97, 0.8, 0.97), 1e-12);
     }
     close_settings();
 }
@@ -321,11 +335,10 @@ START_TEST(momentum_is_replaced) {
                       dlc_detail());
         r.job.max_iterations = CYCLE;
         ck_assert_int_eq(dlc_solver_set_schedule(&solver, &r.job), DLC_OK);
-        for (int64_t i = 0; i <= CYCLE; i++) {
+        for (int64_t i = 0; i < CYCLE; i++) {
             dlc_rule_values values;
             ck_assert_int_eq(dlc_solver_values(&solver, i, &values), DLC_OK);
-            double momentum = torch_cycle((double)i, total_steps, pct_start, 0.95, 0.85,
-                                          0.95);
+            double momentum = torch_cycle((double)i, CYCLE, 0.3, 0.95, 0.85, 0.95);
             expect_near(i, (double)values.own[0], cycles ? momentum : 0.9, 1e-7);
             expect_near(i, (double)values.own[1], 0.01, 1e-7);
         }
@@ -648,6 +661,7 @@ int main(void) {
     tcase_add_test(all, cosine);
     tcase_add_test(all, restarts);
     tcase_add_test(all, one_cycle);
+    tcase_add_test(all, short_cycles);
     tcase_add_test(all, momentum_as_in_pytorch);
     tcase_add_test(all, momentum_is_replaced);
     tcase_add_test(all, momentum_is_checked);
