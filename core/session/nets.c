@@ -34,7 +34,8 @@ static dlc_status make_args(dlc_session *session, dlc_phase phase,
         .activity_context = session->job,
         .wait_for_weights = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
         .weights_context = &session->updates,
-        .group = phase == DLC_PHASE_TRAIN ? dlc_layer_group_table(session) : NULL,
+        .group = phase == DLC_PHASE_TRAIN ? dlc_layer_group_table(&session->layer_group)
+                                          : NULL,
         .empty = phase == DLC_PHASE_TRAIN && session->local_batch == 0};
     dlc_loss_scale *scale = session->loss_scale.base;
     if (session->control.on_device && phase == DLC_PHASE_TRAIN) {
@@ -67,11 +68,24 @@ static int64_t net_batch(const dlc_session *session) {
     return share;
 }
 
+/* Ranks run collective layers together. */
+static dlc_status check_collective(const dlc_session *session) {
+    const char *layer = dlc_net_collective_layer(session->net);
+    if (!layer || dlc_session_allows(session, DLC_ALLOW_COLLECTIVE))
+        return DLC_OK;
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "layer '%s' computes statistics over the samples of all ranks, "
+                    "which then must be in the same iteration, but consistency '%s' "
+                    "lets them be in different ones; set statistics = local, or "
+                    "[consistency] type = synchronous",
+                    layer, session->setup->consistency->name);
+}
+
 dlc_status dlc_nets_build(dlc_session *session) {
     const dlc_setup *setup = session->setup;
     DLC_TRY(build_net(session, DLC_PHASE_TRAIN, &setup->train, net_batch(session), NULL,
                       &session->net));
-    DLC_TRY(dlc_layer_group_check(session));
+    DLC_TRY(check_collective(session));
     if (!setup->test.source)
         return DLC_OK;
     return build_net(session, DLC_PHASE_TEST, &setup->test, setup->test.batch,

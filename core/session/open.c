@@ -15,6 +15,7 @@
 #include "session/model.h"
 #include "session/model_norms.h"
 #include "session/nets.h"
+#include "session/sharded.h"
 #include "session/test_output.h"
 
 /* ---- Device and batch -------------------------------------------------------- */
@@ -264,12 +265,18 @@ static dlc_status plan(dlc_session *session) {
     return dlc_session_count_iterations(session); /* ranks may have other samples now */
 }
 
+static void plan_layer_group(dlc_session *session) {
+    dlc_layer_group_plan(session->rank, session->ranks, &session->layer_group);
+    DLC_EACH_AXIS(session, axis, shape_group)
+    axis->ops->shape_group(axis, &session->layer_group);
+}
+
 /* Opens what a plan shows; no tensor memory is allocated. */
 static dlc_status open_plan(const dlc_axis_ops *const *axes, dlc_session *session) {
     DLC_TRY(open_device_and_solver(axes, session));
     if (session->ranks > 1)
         DLC_TRY(plan(session));
-    dlc_layer_group_plan(session);
+    plan_layer_group(session);
     return dlc_nets_build(session);
 }
 
@@ -283,15 +290,33 @@ static dlc_status measure_batch_split(dlc_session *session) {
     return DLC_OK;
 }
 
+/* Once the axes are connected: they may have messages of their own, which must move on
+ * meanwhile. */
+static dlc_status open_layer_group(dlc_session *session) {
+    dlc_session_layer_group *group = &session->layer_group;
+    if (!dlc_net_collective_layer(session->net))
+        return DLC_OK;
+    DLC_EACH_AXIS(session, axis, shape_group)
+    axis->ops->shape_group(axis, group);
+    const dlc_layer_group_args args = {
+        .how = &session->connection.how,
+        .rank_info = dlc_job_rank_info(session->job, group->first),
+        .device = session->device,
+        .queue = session->queue,
+        .exchange = session->connection.comm,
+        .is_async = dlc_session_async_queue(session) != NULL};
+    return dlc_layer_group_open(&args, group);
+}
+
 /* Opens everything that depends on how the batch is split. */
 static dlc_status open_work(dlc_session *session) {
-    dlc_layer_group_plan(session);
+    plan_layer_group(session);
     DLC_TRY(dlc_nets_open(session));
     DLC_TRY(aside(session, dlc_feeds_open)); /* they start to read ahead */
     DLC_TRY(aside(session, open_connection));
     DLC_TRY(aside(session, connect_axes));
     DLC_TRY(aside(session, open_replicas));
-    DLC_TRY(aside(session, dlc_layer_group_open));
+    DLC_TRY(aside(session, open_layer_group));
     DLC_TRY(aside(session, open_exchange));
     DLC_TRY(dlc_session_open_slots(session));
     DLC_TRY(dlc_sharded_open(session));
@@ -377,7 +402,8 @@ static void close_work(dlc_session *session) {
     dlc_sharded_close(session);
     dlc_accumulator_close(&session->accumulator);
     dlc_slots_close(session->device_ops, session->device, session->slot);
-    dlc_layer_group_close(session); /* before the exchanger waits for the queue */
+    dlc_layer_group_close(
+        &session->layer_group); /* before the exchanger waits for the queue */
     dlc_exchanger_close(session->exchanger);
     disconnect_axes(session);
     dlc_model_norms_close(session);
@@ -467,7 +493,7 @@ dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event) {
         if (done)
             return DLC_OK;
         DLC_TRY(dlc_comm_poll(session->connection.comm));
-        DLC_TRY(dlc_layer_group_poll(session));
+        DLC_TRY(dlc_layer_group_poll(&session->layer_group));
         (void)nanosleep(&pause, NULL);
     }
 }

@@ -18,12 +18,12 @@
 #include "session/layer_group.h"
 #include "session/output.h"
 #include "session/replicas.h"
-#include "session/sharded.h"
 #include "session/updates.h"
 #include "setup/mesh.h"
 #include "setup/setup.h"
 #include "solver/accumulate.h"
 #include "solver/ema.h"
+#include "solver/local_update.h"
 #include "solver/slots.h"
 #include "solver/updater.h"
 
@@ -66,7 +66,16 @@ typedef struct dlc_session {
         int writes, from_rank_0;
     } full_state; /* see full_state.h */
     dlc_ema ema;  /* of `slot` (session/ema.h) */
-    dlc_sharded sharded;
+    struct {
+        dlc_memory slot[DLC_MAX_STATES];
+        dlc_ema ema;
+        /* Of the ranks with the same rows, set by an axis; NULL: only this one has
+         * them. */
+        dlc_comm *comm;
+        dlc_replicas replicas;
+        dlc_exchanger *exchanger;
+        dlc_local_update update;
+    } sharded; /* see sharded.h */
     struct {
         /* Of all ranks, and of those that divide layers with this one, set by axes;
          * NULL: each rank has the whole model, or no layer is divided. */

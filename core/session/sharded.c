@@ -1,8 +1,6 @@
 /* Updates the sharded parameters of a session. */
 #include "session/sharded.h"
 
-#include "session/session.h"
-
 dlc_status dlc_sharded_open(dlc_session *session) {
     return dlc_slots_open(&session->solver, session->device_ops, session->device,
                           dlc_net_sharded_arenas(session->net)->count,
@@ -24,23 +22,23 @@ static dlc_status open_exchange(dlc_session *session, const dlc_arenas *arenas) 
 }
 
 dlc_status dlc_sharded_start(dlc_session *session) {
-    dlc_sharded *sharded = &session->sharded;
     const dlc_arenas *arenas = dlc_net_sharded_arenas(session->net);
     dlc_update_target target = dlc_session_update_target(session, arenas);
     target.peers = &session->model_norms.sharded;
     target.loss_scale = session->loss_scale.base;
     if (!arenas->count)
         return DLC_OK;
-    if (sharded->comm)
+    if (session->sharded.comm)
         DLC_TRY(open_exchange(session, arenas));
-    dlc_consistency_args args = dlc_session_model_args(session, arenas, sharded->slot,
-                                                       &sharded->replicas);
+    dlc_consistency_args args = dlc_session_model_args(
+        session, arenas, session->sharded.slot, &session->sharded.replicas);
     args.parameters = "rows";
-    if (sharded->exchanger)
-        args.exchange = dlc_exchanger_table(sharded->exchanger);
-    return dlc_local_update_open(
-        &target, session->consistency_ops, &args,
-        session->solver.accumulation_steps * session->micro_batches, &sharded->update);
+    if (session->sharded.exchanger)
+        args.exchange = dlc_exchanger_table(session->sharded.exchanger);
+    return dlc_local_update_open(&target, session->consistency_ops, &args,
+                                 session->solver.accumulation_steps *
+                                     session->micro_batches,
+                                 &session->sharded.update);
 }
 
 dlc_status dlc_sharded_ready(dlc_session *session, int32_t index) {

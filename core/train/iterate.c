@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "session/layer_group.h"
 #include "session/session_schedule.h"
+#include "session/sharded.h"
 
 /* Control words at the end of the gradient arena: reduced over the ranks with the last
  * bucket, so that all ranks act alike in the same iteration at no extra cost. */
@@ -285,7 +285,7 @@ static const char *obstacle(const dlc_session *session) {
     if (session->ranks > 1 && (!dlc_exchanger_is_stream_ordered(session->exchanger) ||
                                !dlc_comm_can_capture(session->connection.comm)))
         return "the transport needs the CPU for each reduction";
-    return dlc_layer_group_capture_obstacle(session);
+    return dlc_layer_group_capture_obstacle(&session->layer_group);
 }
 
 static void decide_capture(dlc_iterate *iterate) {
