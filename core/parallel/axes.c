@@ -6,7 +6,7 @@
 #include "parallel/mesh_report.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/rebalance/rebalance.h"
-#include "parallel/tensor/tensor_parallel.h"
+#include "parallel/tensor/axis.h"
 
 const dlc_axis_ops *const dlc_axes[] = {
     &dlc_mesh_axis,        &dlc_pipeline_axis,    &dlc_tensor_parallel_axis,

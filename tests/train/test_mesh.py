@@ -107,7 +107,8 @@ MESHES = [
     ({"pipeline": "ip1", "pipeline_ranks": "1,3"}, ["parallel.micro_batches=12"]),
     ({"pipeline": "conv2,ip1", "pipeline_ranks": "2,3,1"}, ACCUMULATION),
     (GROUPS, []), (GROUPS, [*ACCUMULATION, "parallel.micro_batches=4"]),
-    # layers that do not say how they are divided
+    # layers that do not say how they are divided, and a schedule that is measured
+    ({"data": 2, "tensor": 2}, ["ip1.parallel=data", "ip2.parallel=data"]),
     ({"tensor": 2, "pipeline": 2}, ["ip1.parallel=data", "ip2.parallel=data"]),
 ]
 LAYOUTS = [{}, CUBE, GROUPS, {"data": 2, "tensor": 2}, UNEVEN]

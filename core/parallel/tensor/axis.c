@@ -1,6 +1,6 @@
 /* Tensor parallelism in a session: which layers are split and how samples and channels
  * are assigned; their progress engines; padding of tests. */
-#include "parallel/tensor/tensor_parallel.h"
+#include "parallel/tensor/axis.h"
 
 #include <string.h>
 
@@ -116,8 +116,18 @@ static const char *schedule_text(const dlc_session *session) {
                                    "tensor_schedule");
 }
 
+/* [parallel] tensor is a number, but no layer says that it is to be divided. */
+static int is_implied(const dlc_session *session) {
+    return session->setup->mesh_sizes.tensor > 1 &&
+           count_layers(session, DLC_PARALLEL_AUTO) +
+                   count_layers(session, DLC_PARALLEL_TENSOR) ==
+               0;
+}
+
 static int has_open_schedule(const dlc_session *session) {
-    return !session->is_plan && count_layers(session, DLC_PARALLEL_TENSOR) > 0 &&
+    int is_demanded = count_layers(session, DLC_PARALLEL_TENSOR) > 0 ||
+                      is_implied(session);
+    return !session->is_plan && is_demanded &&
            strcmp(schedule_text(session), "auto") == 0;
 }
 
@@ -127,14 +137,6 @@ static int is_open(const dlc_session *session) {
 
 static int needs_connection(const dlc_axis *axis) {
     return is_open(axis->session);
-}
-
-/* [parallel] tensor is a number, but no layer says that it is to be divided. */
-static int is_implied(const dlc_session *session) {
-    return session->setup->mesh_sizes.tensor > 1 &&
-           count_layers(session, DLC_PARALLEL_AUTO) +
-                   count_layers(session, DLC_PARALLEL_TENSOR) ==
-               0;
 }
 
 /* Lets the planner decide about layers with `parallel = auto`. */
@@ -194,7 +196,7 @@ static dlc_status choose_schedule(planning *p) {
 
 /* Decides all that is open, with the planner's measurements. */
 static dlc_status choose_all(planning *p) {
-    if (is_implied(p->session))
+    if (p->is_implied)
         dlc_tensor_parallel_choose_by_bytes(p);
     else if (has_open_layers(p->session))
         DLC_TRY(choose_open(p));
@@ -203,11 +205,15 @@ static dlc_status choose_all(planning *p) {
 }
 
 static dlc_status choose(dlc_session *session, dlc_tensor_parallel *tensor) {
-    planning p = {.session = session, .tensor = tensor};
+    planning p = {
+        .session = session,
+        .tensor = tensor,
+        .is_implied = is_implied(session),
+        .is_measured = has_open_layers(session) ||
+                       (has_open_schedule(session) && session->mesh.pipeline == 1)};
     DLC_TRY(assign_samples(session, tensor));
-    if (is_open(session) || is_implied(session))
-        DLC_TRY(dlc_tensor_parallel_planning_open(session, is_implied(session), tensor,
-                                                  &p));
+    if (p.is_measured || p.is_implied)
+        DLC_TRY(dlc_tensor_parallel_planning_open(&p));
     dlc_status status = choose_all(&p);
     dlc_tensor_parallel_planning_close(&p);
     if (status == DLC_OK && session->rank == 0)

@@ -136,25 +136,21 @@ void dlc_tensor_parallel_choose_by_bytes(const planning *p) {
 
 /* ---- Opening and closing ----------------------------------------------------- */
 
-dlc_status dlc_tensor_parallel_planning_open(dlc_session *session, int is_implied,
-                                             dlc_tensor_parallel *tensor, planning *p) {
+dlc_status dlc_tensor_parallel_planning_open(planning *p) {
+    dlc_session *session = p->session;
     size_t layers = (size_t)session->setup->graph->layers;
-    *p = (planning){.session = session,
-                    .tensor = tensor,
-                    .is_implied = is_implied,
-                    .batch = session->stage_samples.train
-                                 ? session->local_batch
-                                 : (session->global_batch + session->ranks - 1) /
-                                       session->ranks,
-                    .all = dlc_alloc(layers, sizeof *p->all),
-                    .layer = dlc_alloc(layers, sizeof *p->layer),
-                    .node = dlc_alloc(layers, sizeof *p->node),
-                    .choice = dlc_alloc(layers, sizeof *p->choice)};
+    p->batch = session->stage_samples.train
+                   ? session->local_batch
+                   : (session->global_batch + session->ranks - 1) / session->ranks;
+    p->all = dlc_alloc(layers, sizeof *p->all);
+    p->layer = dlc_alloc(layers, sizeof *p->layer);
+    p->node = dlc_alloc(layers, sizeof *p->node);
+    p->choice = dlc_alloc(layers, sizeof *p->choice);
     dlc_status status = p->all && p->layer && p->node && p->choice ? DLC_OK
                                                                    : DLC_ERR_NOMEM;
     if (status == DLC_OK)
         status = dlc_setup_sample_shape(&session->setup->train, &p->sample);
-    if (status == DLC_OK && !is_implied)
+    if (status == DLC_OK && p->is_measured)
         status = dlc_cluster_costs_measure(session, &p->measured);
     if (status == DLC_OK)
         status = read_layers(p);

@@ -12,8 +12,9 @@ typedef struct planning {
     dlc_session *session;
     dlc_tensor_parallel *tensor;
     dlc_shape sample;
-    int64_t batch;  /* of a rank, approximately */
-    int is_implied; /* every layer may be split, and nothing is measured */
+    int64_t batch;   /* of a rank, approximately */
+    int is_implied;  /* every layer may be split, for the bytes it would send */
+    int is_measured; /* the interconnect, by the ranks, which are connected */
     /* The layers of the training net, in order. */
     size_t layers;
     dlc_plan_layer *all;           /* own; one for each layer of the graph */
@@ -23,10 +24,9 @@ typedef struct planning {
     dlc_cluster_costs measured;
 } planning;
 
-/* Collective. Measures the interconnect, unless every layer is to be considered for
- * the bytes it would send alone. On error there is nothing to close. */
-dlc_status dlc_tensor_parallel_planning_open(dlc_session *session, int is_implied,
-                                             dlc_tensor_parallel *tensor, planning *p);
+/* Collective. Takes session, tensor and what is to be done from *p. On error there is
+ * nothing to close. */
+dlc_status dlc_tensor_parallel_planning_open(planning *p);
 void dlc_tensor_parallel_planning_close(planning *p);
 
 /* Builds an outline of the net that is split like this; NULL: not split. */

@@ -1,7 +1,5 @@
-/* Tensor parallelism in a session: which layers are split over the ranks ([layer]
- * parallel), and their progress engines. How layers are split is up to the net
- * (net/placement.h); the session updates the weights of which each rank has rows
- * of its own (session/sharded.h).
+/* The state of the tensor axis: which layers are split over which ranks, and their
+ * progress engines. Owned by axis.c; the planner (planning.h) fills it in.
  *
  * Threads: the training thread. */
 #ifndef DLC_PARALLEL_TENSOR_TENSOR_PARALLEL_H
@@ -11,7 +9,6 @@
 #include "parallel/process_group.h"
 #include "session/session.h"
 
-/* The state of the axis. */
 typedef struct dlc_tensor_parallel {
     int32_t count;               /* how many layers are split */
     char *layers;                /* own; one flag for each layer of the graph */
@@ -25,7 +22,5 @@ typedef struct dlc_tensor_parallel {
     dlc_progress_engine *engine;
     dlc_progress_engine *chunk_engine; /* for batch chunks; NULL without them */
 } dlc_tensor_parallel;
-
-extern const dlc_axis_ops dlc_tensor_parallel_axis;
 
 #endif
