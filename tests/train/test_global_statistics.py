@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """batch_norm with statistics = global: the loss curve of a residual net depends neither on
-the number of ranks nor on how they split the batch, and ranks that wait for each other in
-a pass notice a death."""
+the number of ranks nor on how they split the batch, on a CPU and on a device with queues,
+and ranks that wait for each other in a pass notice a death."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import time
 import unittest
 
 BIN = os.environ["DLCORE_BIN"]
+ASYNC_PLUGINS = pathlib.Path(os.environ["DLCORE_BUILD_DIR"]) / "tests/support/async/plugins"
 ITERATIONS = 20
 WITHIN = 1e-4  # of the loss in each iteration; in 100 iterations 2e-5 were seen
 REPORTED_WITHIN_S = 2
@@ -109,6 +110,21 @@ SPLITS = {
     "none": ["--ranks=3", "--set=parallel.batch_split=0,1,2",
              "--set=transport.overlap_forward=yes", "--set=transport.bucket_bytes=4K"],
     "recompute": ["--ranks=2", "--set=train.recompute=yes", "--transport=host-staged"],
+    "tensor groups": ["--ranks=4", "--set=parallel.tensor=2", "--set=parallel.data=2",
+                      "--set=parallel.tensor_schedule=whole_batch"],
+}
+
+# On the device with queues: values are gathered in the order of a queue, or by messages.
+STREAM_ORDERED = ["--transport=async", "--set=transport.overlap_forward=no"]
+ON_QUEUES = {
+    "one rank": [],
+    "stream-ordered": ["--ranks=2", *STREAM_ORDERED],
+    "four ranks": ["--ranks=4", *STREAM_ORDERED],
+    "messages": ["--ranks=2", "--transport=host-staged"],
+    "uneven": ["--ranks=2", "--set=parallel.batch_split=3,1", *STREAM_ORDERED],
+    "none": SPLITS["none"],
+    "recompute": ["--ranks=2", "--set=train.recompute=yes", *STREAM_ORDERED],
+    "tensor groups": SPLITS["tensor groups"],
 }
 
 
@@ -130,16 +146,23 @@ class GlobalStatistics(unittest.TestCase):
                 f"--iterations={iterations}", f"--run-dir={run}/run",
                 f"--log-file={run}/log", *more], pathlib.Path(run) / "log"
 
-    def curve(self, net, *more):
+    def curve(self, net, *more, **variables):
         """The loss of each iteration."""
+        return self.curve_and_log(net, *more, **variables)[0]
+
+    def curve_and_log(self, net, *more, **variables):
         command, log = self.command(net, *more)
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=120)
+                              text=True, timeout=120, env={**os.environ, **variables})
         self.assertEqual(done.returncode, 0, done.stderr)
         events = [json.loads(line) for line in log.read_text().splitlines()]
         losses = [event["training_loss"] for event in events if event["event"] == "train"]
         self.assertEqual(len(losses), ITERATIONS)
-        return losses
+        return losses, done.stderr
+
+    def curve_on_queues(self, *more):
+        return self.curve_and_log(self.net, "--set=train.device=async", *more,
+                                  DLCORE_PLUGIN_PATH=str(ASYNC_PLUGINS))
 
     @staticmethod
     def difference(one, other):
@@ -151,6 +174,15 @@ class GlobalStatistics(unittest.TestCase):
         for name, more in SPLITS.items():
             with self.subTest(name):
                 self.assertLess(self.difference(one, self.curve(self.net, *more)), WITHIN)
+
+    def test_same_curve_on_queues(self):
+        one = self.curve(self.net)
+        for name, more in ON_QUEUES.items():
+            with self.subTest(name):
+                curve, log = self.curve_on_queues(*more)
+                self.assertLess(self.difference(one, curve), WITHIN)
+                self.assertEqual("are captured as a graph" in log,
+                                 not more or "--transport=async" in more, log)
 
     def test_local_statistics_differ(self):
         """What the others would not notice if nothing were exchanged."""
@@ -172,6 +204,15 @@ class GlobalStatistics(unittest.TestCase):
         one = self.curve(self.net, "--ranks=4", *more, "--transport=host-staged")
         self.assertEqual(one, self.curve(self.net, "--ranks=4", *more, "--transport=p2p-tree"))
 
+    def test_stages_on_queues(self):
+        """Replicas of a stage, and of a stage of tensor groups."""
+        for more in ([], ["--set=parallel.tensor=2"]):
+            with self.subTest(more):
+                more = ["--ranks=4", "--set=parallel.pipeline=2",
+                        "--set=parallel.micro_batches=2", *more]
+                self.assertLess(self.difference(self.curve(self.net, *more),
+                                                self.curve_on_queues(*more)[0]), WITHIN)
+
     def test_refuses_staleness(self):
         command, _ = self.command(self.net, "--ranks=2", "--consistency=ssp")
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
@@ -184,11 +225,12 @@ class GlobalStatistics(unittest.TestCase):
                                capture_output=True, text=True, timeout=60).stdout
         self.assertIn("global statistics", shown)
 
-    def start(self, *more):
+    def start(self, *more, **variables):
         """A job whose rank 1 has stopped, and that rank."""
         command, log = self.command(self.net, "--ranks=3", *more, iterations=100000)
         job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, text=True)
+                               stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, **variables})
         self.addCleanup(job.kill)
         deadline = time.monotonic() + 60
         while not (log.exists() and '"iteration":3,' in log.read_text()):
@@ -199,8 +241,8 @@ class GlobalStatistics(unittest.TestCase):
         os.kill(rank, signal.SIGSTOP)
         return job, rank
 
-    def test_death(self):
-        job, rank = self.start()
+    def check_death(self, *more, **variables):
+        job, rank = self.start(*more, **variables)
         time.sleep(0.5)  # the others wait for it
         began = time.monotonic()
         os.kill(rank, signal.SIGKILL)
@@ -208,6 +250,15 @@ class GlobalStatistics(unittest.TestCase):
         self.assertLess(time.monotonic() - began, REPORTED_WITHIN_S)
         self.assertEqual(job.returncode, 5, log)
         self.assertRegex(log, r"rank 1 .*(killed|SIGKILL|signal 9)")
+
+    def test_death(self):
+        self.check_death()
+
+    def test_death_on_queues(self):
+        for transport in ("async", "host-staged"):
+            with self.subTest(transport):
+                self.check_death("--set=train.device=async", f"--transport={transport}",
+                                 DLCORE_PLUGIN_PATH=str(ASYNC_PLUGINS))
 
     def test_hang(self):
         job, rank = self.start("--set=parallel.hang_timeout=2")

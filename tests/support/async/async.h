@@ -92,6 +92,9 @@ void work_free(work *w); /* call with the lock held */
 uint64_t random_below(uint64_t *state, uint64_t most);
 void random_pause(uint64_t *state, int64_t most_us);
 
+/* Lets layers that this thread runs use the device's threads. */
+void device_use_threads(const dlc_device *device);
+
 dlc_status queue_open(dlc_device *device, dlc_queue **queue);
 void queue_close(dlc_device *device, dlc_queue *queue);
 dlc_status queue_sync(dlc_device *device, dlc_queue *queue);
@@ -121,6 +124,35 @@ dlc_status capture_end(dlc_device *device, dlc_queue *queue,
 dlc_status graph_launch(dlc_device *device, dlc_queue *queue,
                         dlc_captured_graph *graph_number);
 void graph_close(dlc_device *device, dlc_captured_graph *graph_number);
+
+/* ---- collective.c: passes of layers that gather over ranks -------------------------
+ */
+
+typedef struct layer_thread layer_thread;
+
+/* Where in scratch memory a pass gathers, and how much. */
+typedef struct gather_place {
+    int is_known, gathers;
+    size_t offset, bytes;
+} gather_place;
+
+typedef struct collective_call {
+    work_fn *run;
+    const void *args; /* copied */
+    size_t bytes;
+    const char *scratch; /* host address */
+} collective_call;
+
+dlc_status layer_thread_open(dlc_device *device, layer_thread **made);
+/* Cancels a call that waits for its gather. */
+void layer_thread_close(layer_thread *c);
+/* dlc_layer_group.all_gather of the cpu's layers; `context` is the thread. */
+dlc_status layer_thread_gather(void *context, void *values, size_t bytes);
+/* Submits a pass, which gathers once or not at all. `place` is of passes of this kind;
+ * {0} before the first. */
+dlc_status collective_pass(layer_thread *c, dlc_queue *queue,
+                           const dlc_layer_group *group, const collective_call *call,
+                           gather_place *place);
 
 /* ---- device.c, layers.c, transport.c ----------------------------------------- */
 

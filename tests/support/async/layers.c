@@ -16,6 +16,7 @@ typedef struct context {
     dlc_device *device;
     dlc_queue *queue; /* NULL: work is done when a call returns */
     void *cpu;
+    layer_thread *layer_thread; /* NULL without collective layers */
 } context;
 
 struct dlc_layer {
@@ -23,6 +24,9 @@ struct dlc_layer {
     const dlc_layer_ops *ops; /* of the cpu's family */
     dlc_layer *cpu;
     int32_t inputs, outputs, params;
+    const dlc_layer_group *group; /* the core's; NULL: there is none */
+    dlc_layer_group cpu_group;
+    gather_place place[8]; /* by kind of pass: backward, recompute, empty */
 };
 
 /* ---- The family -------------------------------------------------------------- */
@@ -59,6 +63,7 @@ static void family_close(void *opaque) {
     context *net = opaque;
     if (!net)
         return;
+    layer_thread_close(net->layer_thread);
     near_family()->close(net->cpu);
     host->free(net);
 }
@@ -137,6 +142,24 @@ static void layer_destroy(dlc_layer *layer) {
     host->free(layer);
 }
 
+static dlc_status take_group(const dlc_layer_group *group, dlc_layer *layer,
+                             dlc_layer_args *cpu) {
+    context *net = layer->net;
+    if (!group)
+        return DLC_OK;
+    layer->group = group;
+    cpu->group = &layer->cpu_group;
+    dlc_status status = net->layer_thread
+                            ? DLC_OK
+                            : layer_thread_open(net->device, &net->layer_thread);
+    layer->cpu_group = (dlc_layer_group){.size = sizeof layer->cpu_group,
+                                         .rank = group->rank,
+                                         .ranks = group->ranks,
+                                         .context = net->layer_thread,
+                                         .all_gather = layer_thread_gather};
+    return status;
+}
+
 static dlc_status create(int type, const dlc_layer_args *args, dlc_layer **layer) {
     dlc_layer *made = host->alloc(sizeof *made);
     if (!made)
@@ -146,7 +169,9 @@ static dlc_status create(int type, const dlc_layer_args *args, dlc_layer **layer
     made->ops = near_type[type]->ops;
     cpu.context = made->net->cpu;
     cpu.train_layer = args->train_layer ? args->train_layer->cpu : NULL;
-    dlc_status status = made->ops->create(&cpu, &made->cpu);
+    dlc_status status = take_group(args->group, made, &cpu);
+    if (status == DLC_OK)
+        status = made->ops->create(&cpu, &made->cpu);
     if (status != DLC_OK) {
         host->free(made);
         return status;
@@ -253,6 +278,18 @@ static dlc_status take_arrays(const dlc_layer *layer, layer_work *w) {
     return status;
 }
 
+static dlc_status submit(dlc_layer *layer, const layer_work *w) {
+    const context *net = layer->net;
+    if (!layer->group)
+        return work_submit(net->queue, run_layer, w, sizeof *w);
+    layer->cpu_group.merges = to_host_address(layer->group->merges);
+    const collective_call call = {
+        .run = run_layer, .args = w, .bytes = sizeof *w, .scratch = w->run.scratch};
+    int kind = w->backward * 4 + (w->run.recompute != 0) * 2 + (w->run.empty != 0);
+    return collective_pass(net->layer_thread, net->queue, layer->group, &call,
+                           &layer->place[kind]);
+}
+
 static dlc_status pass(dlc_layer *layer, const dlc_layer_run *run, int backward) {
     layer_work w = {.ops = layer->ops, .cpu = layer->cpu, .backward = backward};
     memcpy(&w.run, run, run->size < sizeof *run ? run->size : sizeof *run);
@@ -268,7 +305,7 @@ static dlc_status pass(dlc_layer *layer, const dlc_layer_run *run, int backward)
     w.run.scratch = to_host_address(w.run.scratch);
     w.run.step_at = to_host_address(w.run.step_at);
     w.run.loss_scale_at = to_host_address(w.run.loss_scale_at);
-    return work_submit(layer->net->queue, run_layer, &w, sizeof w);
+    return submit(layer, &w);
 }
 
 static dlc_status layer_forward(dlc_layer *layer, const dlc_layer_run *run) {

@@ -136,13 +136,15 @@ static void run_work(dlc_queue *queue, const work *w) {
     unlock();
 }
 
+/* The layers' library reads this on each thread that calls it. */
+void device_use_threads(const dlc_device *device) {
+    int limit = omp_get_thread_limit();
+    omp_set_num_threads(device->threads < limit ? device->threads : limit);
+}
+
 static void *queue_main(void *context) {
     dlc_queue *queue = context;
-
-    /* The layers' library reads this on each thread that calls it. */
-    int limit = omp_get_thread_limit();
-    omp_set_num_threads(queue->device->threads < limit ? queue->device->threads
-                                                       : limit);
+    device_use_threads(queue->device);
     lock();
     while (queue->first || !queue->stop) {
         work *w = queue->first;
