@@ -35,6 +35,9 @@ dlc_status dlc_sharded_start(dlc_session *session) {
     args.parameters = "rows";
     if (session->sharded.exchanger)
         args.exchange = dlc_exchanger_table(session->sharded.exchanger);
+    /* Steps by the norm of all gradients are made once that is known. */
+    session->sharded.update.is_late = session->needs.allows_skew &&
+                                      dlc_session_needs_all_gradients(session);
     return dlc_local_update_open(&target, session->consistency_ops, &args,
                                  session->solver.accumulation_steps *
                                      session->micro_batches,

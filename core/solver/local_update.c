@@ -57,12 +57,14 @@ dlc_status dlc_local_update_ready(const dlc_local_update *update, int64_t iterat
     if (!update->model)
         return DLC_OK;
     DLC_TRY(dlc_accumulate(accumulator, micro_batch, 0, accumulator->count));
-    return micro_batch == accumulator->steps - 1
+    return micro_batch == accumulator->steps - 1 && !update->is_late
                ? update->ops->ready(update->model, iteration, 0)
                : DLC_OK;
 }
 
 dlc_status dlc_local_update_finish(const dlc_local_update *update, int64_t iteration) {
+    if (update->model && update->is_late)
+        DLC_TRY(update->ops->ready(update->model, iteration, 0));
     return update->model ? update->ops->finish(update->model, iteration) : DLC_OK;
 }
 
@@ -71,7 +73,8 @@ dlc_status dlc_local_update_gradient_square(const dlc_local_update *update,
     *square = NULL;
     if (!update->model)
         return DLC_OK;
-    DLC_TRY(update->reduction->wait(update->reduction->context, 0));
+    if (!update->is_late)
+        DLC_TRY(update->reduction->wait(update->reduction->context, 0));
     return dlc_solver_updater_gradient_square(update->updater,
                                               update->accumulator.gradients, square);
 }

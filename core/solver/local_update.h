@@ -17,6 +17,7 @@ typedef struct dlc_local_update {
     size_t border[2];
     dlc_exchange exchange; /* if there is nothing to reduce */
     const dlc_exchange *reduction;
+    int is_late; /* set before: the model is told in finish that gradients are ready */
 } dlc_local_update;
 
 /* `args`: what the model `ops` is created with, but for the updater; the arenas have
@@ -35,8 +36,8 @@ dlc_status dlc_local_update_ready(const dlc_local_update *update, int64_t iterat
                                   int32_t micro_batch);
 dlc_status dlc_local_update_finish(const dlc_local_update *update, int64_t iteration);
 
-/* Between the two, where updates need norms: the squared norm of the gradients, in
- * device memory; NULL if `update` is not open. */
+/* Between the two, where updates need norms: the squared norm of the gradients, reduced
+ * unless it is late, in device memory; NULL if `update` is not open. */
 dlc_status dlc_local_update_gradient_square(const dlc_local_update *update,
                                             const double **square);
 

@@ -12,11 +12,6 @@
 
 /* ---- Checks ---------------------------------------------------------------------- */
 
-static int takes_norm(const dlc_session *session) {
-    return session->solver.clip_norm > 0 ||
-           dlc_setup_precision(session->setup) == DLC_F16;
-}
-
 static dlc_status check_job(const dlc_session *session) {
     const dlc_setup *setup = session->setup;
     const char *where = dlc_settings_where(setup->parallel_settings, "pipeline");
@@ -26,15 +21,6 @@ static dlc_status check_job(const dlc_session *session) {
             "%s: every rank of a stage passes samples on, and a parameter server has "
             "none; remove [consistency] servers, or remove stages",
             where);
-    if (session->needs.allows_skew && takes_norm(session) &&
-        dlc_mesh_column(&session->mesh, session->rank).ranks == 0)
-        return dlc_fail(
-            DLC_ERR_CONFIG,
-            "%s: with consistency '%s' each rank takes the norm of its own gradient for "
-            "clip_gradients and fp16, and stages with unequal numbers of ranks have that "
-            "of different samples; give each stage as many ranks, or set [consistency] "
-            "type = synchronous",
-            where, setup->consistency->name);
     for (int32_t r = 0; r < setup->batch_split.proportions; r++)
         if (setup->batch_split.proportion[r] <= 0)
             return dlc_fail(DLC_ERR_CONFIG,

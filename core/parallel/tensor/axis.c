@@ -15,16 +15,6 @@
 /* ---- Which layers ---------------------------------------------------------------- */
 
 static dlc_status check_job(const dlc_session *session) {
-    const char *norm = session->solver.clip_norm > 0 ? "clip_gradients" : "fp16";
-    if (session->needs.allows_skew && (session->solver.clip_norm > 0 ||
-                                       dlc_setup_precision(session->setup) == DLC_F16))
-        return dlc_fail(
-            DLC_ERR_CONFIG,
-            "with consistency '%s' each rank takes the norm of its own gradient for %s, "
-            "and of a split layer no rank has a gradient of its own: it is that of the "
-            "samples of several ranks; set parallel = data, or [consistency] type = "
-            "synchronous",
-            session->setup->consistency->name, norm);
     if (session->setup->batch_split.is_auto)
         return dlc_fail(
             DLC_ERR_CONFIG,
