@@ -170,7 +170,7 @@ static dlc_status take_axes(const dlc_axis_ops *const *axes, dlc_session *sessio
     return DLC_OK;
 }
 
-static int need_connection(const dlc_session *session) {
+int dlc_session_measures(const dlc_session *session) {
     int need = 0;
     for (int32_t i = 0; i < session->axes; i++)
         if (session->axis[i].ops->needs_connection)
@@ -259,7 +259,7 @@ static dlc_status open_device_and_solver(const dlc_axis_ops *const *axes,
 /* Decides how the work is divided. */
 static dlc_status plan(dlc_session *session) {
     DLC_TRY(check_axes(session));
-    if (need_connection(session))
+    if (!session->is_plan && dlc_session_measures(session))
         DLC_TRY(aside(session, open_connection));
     DLC_TRY(plan_axes(session));
     return dlc_session_count_iterations(session); /* ranks may have other samples now */

@@ -143,6 +143,8 @@ dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event);
  * iterations run one by one. */
 dlc_queue *dlc_session_async_queue(const dlc_session *session);
 
+/* Do axes measure the interconnect, and the memory, before they decide? */
+int dlc_session_measures(const dlc_session *session);
 /* Does no axis in use rule out `what`, one of DLC_ALLOW_*? */
 int dlc_session_allows(const dlc_session *session, unsigned what);
 /* Is no weight updated before all gradients are reduced, because updates need norms? */

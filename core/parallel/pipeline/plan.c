@@ -357,7 +357,7 @@ dlc_status dlc_pipeline_divide(dlc_axis *axis) {
 int dlc_pipeline_needs_connection(const dlc_axis *axis) {
     const dlc_session *session = axis->session;
     dlc_stage_cut cut = {0};
-    if (session->mesh.pipeline == 1 || session->is_plan ||
+    if (session->mesh.pipeline == 1 ||
         /* dlc_pipeline_plan reports it */
         dlc_stage_cut_parse(session->setup, &cut) != DLC_OK)
         return 0;

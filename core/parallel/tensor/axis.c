@@ -114,19 +114,18 @@ static int is_implied(const dlc_session *session) {
                0;
 }
 
+/* Is the schedule left open? A pipeline's micro-batches are the chunks already. */
 static int has_open_schedule(const dlc_session *session) {
     int is_demanded = count_layers(session, DLC_PARALLEL_TENSOR) > 0 ||
                       is_implied(session);
-    return !session->is_plan && is_demanded &&
+    return is_demanded && session->mesh.pipeline == 1 &&
            strcmp(schedule_text(session), "auto") == 0;
 }
 
-static int is_open(const dlc_session *session) {
-    return has_open_layers(session) || has_open_schedule(session);
-}
-
 static int needs_connection(const dlc_axis *axis) {
-    return is_open(axis->session);
+    return axis->session->mesh.tensor > 1 &&
+           (count_layers(axis->session, DLC_PARALLEL_AUTO) > 0 ||
+            has_open_schedule(axis->session));
 }
 
 /* Lets the planner decide about layers with `parallel = auto`. */
@@ -200,7 +199,7 @@ static dlc_status choose(dlc_session *session, dlc_tensor_parallel *tensor) {
         .tensor = tensor,
         .is_implied = is_implied(session),
         .is_measured = has_open_layers(session) ||
-                       (has_open_schedule(session) && session->mesh.pipeline == 1)};
+                       (has_open_schedule(session) && !session->is_plan)};
     DLC_TRY(assign_samples(session, tensor));
     if (p.is_measured || p.is_implied)
         DLC_TRY(dlc_tensor_parallel_planning_open(&p));
