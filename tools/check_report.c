@@ -44,7 +44,7 @@ static int64_t new_parameters(const dlc_session *session, const dlc_rank_part *p
     return count;
 }
 
-enum { MEMORY_PARTS = 7 };
+enum { MEMORY_PARTS = 8 };
 
 typedef struct memory_part {
     const char *name;
@@ -57,7 +57,7 @@ static void list_memory(const dlc_session_memory *memory,
         {"weights", memory->weights}, {"gradients", memory->gradients},
         {"solver", memory->solver},   {"activations", memory->activations},
         {"uploads", memory->uploads}, {"feeds", memory->feeds},
-        {"process", memory->process}};
+        {"checkpoint", memory->checkpoint}, {"process", memory->process}};
     memcpy(parts, list, sizeof list);
 }
 

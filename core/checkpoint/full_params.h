@@ -23,10 +23,16 @@ int32_t dlc_full_param_count(const dlc_session *session, const dlc_net *net);
 dlc_full_param dlc_full_param_at(const dlc_session *session, const dlc_net *net,
                                  int32_t i);
 
-/* Rank 0: copies parameter `i` of the training net (slot -1), or the solver's slot of
- * it, to `plain`; or from `plain` into any net. */
+/* The elements that plain copies need at least. */
+size_t dlc_full_params_room(const dlc_session *session, const dlc_net *net);
+
+/* Rank 0: gives elements of parameter `i` of the training net (slot -1), or of the
+ * solver's slot of it, from element `at` on, which begins a row: *count of them, in
+ * `plain`, which has room for `room`. */
 dlc_status dlc_full_param_export(dlc_session *session, int32_t i, int32_t slot,
-                                 float *plain);
+                                 size_t at, float *plain, size_t room,
+                                 const float **data, size_t *count);
+/* Rank 0: copies `plain` to a parameter of any net, or to the solver's slot of it. */
 dlc_status dlc_full_param_import(dlc_session *session, dlc_net *net, int32_t i,
                                  int32_t slot, const float *plain);
 

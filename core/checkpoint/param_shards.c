@@ -31,6 +31,14 @@ static dlc_status import_shard(void *context, int32_t i, int32_t slot,
     return dlc_net_param_import(session->net, i, plain, arena_of(session, i, slot));
 }
 
+static dlc_status lend(void *context, size_t least, dlc_scratch *plain) {
+    return dlc_scratch_take(context, least, plain);
+}
+
+static dlc_status give_back(void *context, dlc_scratch *plain) {
+    return dlc_scratch_give_back(context, plain);
+}
+
 static void describe(const dlc_net_param *param, dlc_shard *shard) {
     shard->shape = param->whole;
     shard->first = param->first;
@@ -60,6 +68,8 @@ dlc_status dlc_param_shards_open(dlc_session *session, dlc_progress_engine *engi
         .prepare = prepare_state,
         .export = export_shard,
         .import = import_shard,
+        .lend = lend,
+        .give_back = give_back,
         .context = session};
     dlc_status status = dlc_shards_open(&args, &session->shards);
     dlc_free(shard);

@@ -24,10 +24,10 @@ typedef struct dlc_safetensor {
     dlc_shape shape;
     const void
         *data; /* for writing; NULL only if there are no elements or `get` is set */
-    /* Optional, for writing: called when the tensor is written. The data it returns
-     * must stay valid only until the next call, so that not all tensors have to be in
-     * memory at once. */
-    dlc_status (*get)(void *context, const void **data);
+    /* Optional, for writing: gives the bytes from `at` on when they are written, as many
+     * as there are at once. They must stay valid only until the next call, so that
+     * neither all tensors nor a whole one have to be in memory. */
+    dlc_status (*get)(void *context, size_t at, const void **data, size_t *bytes);
     void *context;
 } dlc_safetensor;
 

@@ -220,9 +220,14 @@ static dlc_status seal(writer *to, const dlc_text *header) {
 
 static dlc_status put_tensor(writer *to, const dlc_safetensor *tensor) {
     const void *data = tensor->data;
-    if (tensor->get)
-        DLC_TRY(tensor->get(tensor->context, &data));
-    return put(to, data, tensor_bytes(tensor));
+    size_t bytes = tensor_bytes(tensor);
+    if (!tensor->get)
+        return put(to, data, bytes);
+    for (size_t at = 0, n = 0; at < bytes; at += n) {
+        DLC_TRY(tensor->get(tensor->context, at, &data, &n));
+        DLC_TRY(put(to, data, n));
+    }
+    return DLC_OK;
 }
 
 static dlc_status put_all(writer *to, const dlc_text *header,

@@ -12,13 +12,13 @@
 #include "checkpoint/run_folder.h"
 #include "checkpoint/running_averages.h"
 #include "checkpoint/safetensors.h"
-#include "session/full_state.h"
+#include "session/scratch.h"
 
 /* A parameter, whose plain copy is made when it is written. */
 typedef struct param_copy {
     dlc_session *session;
     int32_t index, slot;
-    float *plain; /* room for the largest */
+    const dlc_scratch *plain;
     int *failed;
 } param_copy;
 
@@ -28,40 +28,9 @@ typedef struct tensor_list {
     param_copy *copy;
     size_t count;
     void *blob; /* own; the consistency model's state */
-    float *plain;
-    size_t plain_count;
-    int borrowed; /* `plain` is the gradients' arena */
-    int failed;   /* a tensor's values could not be read; the file is not to blame */
+    dlc_scratch plain;
+    int failed; /* a tensor's values could not be read; the file is not to blame */
 } tensor_list;
-
-/* Between iterations the gradients are not needed, so plain copies go into their arena.
- * If the CPU cannot write there, or states are put together there, memory is allocated.
- */
-static dlc_status take_plain(tensor_list *list, dlc_session *session) {
-    float *gradients = dlc_net_arenas(session->net)->gradients;
-    for (int32_t i = 0; i < dlc_full_param_count(session, session->net); i++) {
-        dlc_full_param param = dlc_full_param_at(session, session->net, i);
-        size_t count = (size_t)dlc_shape_count(param.shape);
-        if (count > list->plain_count)
-            list->plain_count = count;
-    }
-    list->borrowed = gradients && !dlc_full_state_is_sharded(session) &&
-                     session->setup->device->caps & DLC_DEVICE_HOST &&
-                     list->plain_count <= dlc_net_arenas(session->net)->count;
-    list->plain = list->borrowed ? gradients
-                                 : dlc_alloc(list->plain_count, sizeof(float));
-    return list->plain ? DLC_OK : DLC_ERR_NOMEM;
-}
-
-/* Clears borrowed memory: the padding between gradients must be zero. */
-static dlc_status give_back_plain(tensor_list *list, const dlc_session *session) {
-    if (!list->borrowed) {
-        dlc_free(list->plain);
-        return DLC_OK;
-    }
-    return session->device_ops->fill(session->device, NULL, list->plain, 0,
-                                     list->plain_count * sizeof(float));
-}
 
 static void list_free(tensor_list *list) {
     for (size_t i = 0; i < list->count; i++)
@@ -72,12 +41,17 @@ static void list_free(tensor_list *list) {
     dlc_free(list->tensor);
 }
 
-static dlc_status make_plain(void *context, const void **data) {
+static dlc_status make_plain(void *context, size_t at, const void **data,
+                             size_t *bytes) {
     const param_copy *copy = context;
+    const float *plain = NULL;
+    size_t count = 0;
     dlc_status status = dlc_full_param_export(copy->session, copy->index, copy->slot,
-                                              copy->plain);
+                                              at / sizeof *plain, copy->plain->base,
+                                              copy->plain->count, &plain, &count);
     *copy->failed |= status != DLC_OK;
-    *data = copy->plain;
+    *data = plain;
+    *bytes = count * sizeof *plain;
     return status;
 }
 
@@ -89,7 +63,7 @@ static dlc_status list_add_param(tensor_list *list, dlc_session *session, int32_
         return DLC_ERR_NOMEM;
     size_t at = list->count++;
     list->name[at] = name;
-    list->copy[at] = (param_copy){session, i, slot, list->plain, &list->failed};
+    list->copy[at] = (param_copy){session, i, slot, &list->plain, &list->failed};
     list->tensor[at] = (dlc_safetensor){.name = name,
                                         .dtype = DLC_F32,
                                         .shape = *param.shape,
@@ -170,14 +144,15 @@ static dlc_status write_file(dlc_session *session, const dlc_running_averages *r
                              const char *path, const dlc_metadata *metadata,
                              int *refused) {
     tensor_list list = {0};
-    DLC_TRY(take_plain(&list, session));
+    DLC_TRY(dlc_scratch_take(session, dlc_full_params_room(session, session->net),
+                             &list.plain));
     dlc_status status = list_fill(&list, session, running);
     if (status == DLC_OK)
         status = dlc_safetensors_write(path, list.tensor, list.count, metadata->pair,
                                        metadata->count);
     *refused = !list.failed;
     list_free(&list);
-    dlc_status given = give_back_plain(&list, session);
+    dlc_status given = dlc_scratch_give_back(session, &list.plain);
     return status == DLC_OK ? given : status;
 }
 

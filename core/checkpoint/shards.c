@@ -25,14 +25,20 @@ struct dlc_shards {
     int32_t rank, ranks;
     int32_t tensors;
     sharded_tensor *tensor;
-    float *plain;       /* on other ranks than 0: room for the largest shard */
-    dlc_memory staging; /* if the device has its own memory: the largest message */
+    size_t room;             /* elements that copies need at least */
+    dlc_scratch plain;       /* lent, on other ranks than 0, while they serve */
+    int32_t held, held_slot; /* tensor and slot of the shard in there; -1: none */
+    dlc_memory staging;      /* if the device has its own memory: the largest message */
 };
+
+enum { MESSAGE = DLC_SCRATCH_MESSAGE };
 
 enum { COMMAND_GET = 1, COMMAND_PUT, COMMAND_END };
 
+/* `row`, `rows`: of one holder; all that there are if the tensor is put. */
 typedef struct command {
     int32_t kind, tensor, slot;
+    int64_t row, rows;
 } command;
 
 /* ---- The list of shards ------------------------------------------------------ */
@@ -171,26 +177,26 @@ static dlc_status exchange_list(dlc_shards *shards) {
 
 /* ---- Opening and closing ----------------------------------------------------- */
 
-/* Rank 0 works in the caller's memory; the other ranks need some of their own. */
-static dlc_status allocate(dlc_shards *shards) {
-    const dlc_shards_args *args = &shards->args;
-    size_t most = 0;
+/* The largest shard of this rank; on rank 0 also a row of any tensor. */
+static size_t find_room(const dlc_shards *shards) {
+    size_t most = shards->rank == 0 && shards->tensors > 0 ? MESSAGE : 0;
     for (int32_t t = 0; t < shards->tensors; t++) {
         const sharded_tensor *tensor = &shards->tensor[t];
+        size_t row = row_elements(&tensor->whole.shape);
+        most = shards->rank == 0 && row > most ? row : most;
         for (int32_t i = 0; i < tensor->holders; i++) {
-            size_t n = (size_t)tensor->holder[i].rows *
-                       row_elements(&tensor->whole.shape);
-            if ((tensor->holder[i].rank == shards->rank || shards->rank == 0) &&
-                n > most)
+            size_t n = (size_t)tensor->holder[i].rows * row;
+            if (tensor->holder[i].rank == shards->rank && n > most)
                 most = n;
         }
     }
-    if (most == 0)
-        return DLC_OK;
-    shards->plain = shards->rank > 0 ? dlc_alloc(most, sizeof(float)) : NULL;
-    if (shards->rank > 0 && !shards->plain)
-        return DLC_ERR_NOMEM;
-    if (args->on_host)
+    return most;
+}
+
+static dlc_status allocate(dlc_shards *shards) {
+    const dlc_shards_args *args = &shards->args;
+    size_t most = shards->room < MESSAGE ? shards->room : MESSAGE;
+    if (most == 0 || args->on_host)
         return DLC_OK;
     shards->staging = (dlc_memory){.size = sizeof shards->staging};
     return args->device_ops->alloc(args->device, most * sizeof(float), 0,
@@ -205,6 +211,8 @@ dlc_status dlc_shards_open(const dlc_shards_args *args, dlc_shards **shards) {
     made->rank = dlc_job_rank(args->job);
     made->ranks = dlc_job_ranks(args->job);
     dlc_status status = exchange_list(made);
+    made->held = -1;
+    made->room = find_room(made);
     if (status == DLC_OK)
         status = allocate(made);
     made->args.shard = NULL; /* belongs to the caller */
@@ -222,7 +230,6 @@ void dlc_shards_close(dlc_shards *shards) {
     for (int32_t t = 0; t < shards->tensors; t++)
         dlc_free(shards->tensor[t].holder);
     dlc_free(shards->tensor);
-    dlc_free(shards->plain);
     if (shards->staging.base)
         shards->args.device_ops->free(shards->args.device, &shards->staging);
     dlc_free(shards);
@@ -230,6 +237,10 @@ void dlc_shards_close(dlc_shards *shards) {
 
 int32_t dlc_shards_count(const dlc_shards *shards) {
     return shards->tensors;
+}
+
+size_t dlc_shards_room(const dlc_shards *shards) {
+    return shards->room;
 }
 
 const dlc_shard *dlc_shards_at(const dlc_shards *shards, int32_t tensor) {
@@ -251,67 +262,80 @@ static dlc_status transfer(const dlc_shards *shards, int32_t peer, const void *f
     return dlc_progress_engine_wait(shards->args.engine, handle);
 }
 
-/* Messages use device memory. */
-static float *message_buffer(const dlc_shards *shards, float *plain) {
-    return shards->args.on_host ? plain : shards->staging.base;
-}
-
-static dlc_status send(const dlc_shards *shards, int32_t peer, const float *plain,
-                       size_t count) {
+/* Moves `count` elements to a rank (`from`) or from there (`to`), by way of device
+ * memory if that is not the host's. */
+static dlc_status move(const dlc_shards *shards, int32_t peer, const float *from,
+                       float *to, size_t count) {
     const dlc_shards_args *args = &shards->args;
-    const void *from = plain;
-    if (!args->on_host) {
-        DLC_TRY(args->device_ops->copy(args->device, NULL, shards->staging.base, plain,
-                                       count * sizeof(float)));
-        from = shards->staging.base;
-    }
-    return transfer(shards, peer, from, NULL, count);
-}
-
-static dlc_status recv(const dlc_shards *shards, int32_t peer, float *plain,
-                       size_t count) {
-    const dlc_shards_args *args = &shards->args;
-    float *to = message_buffer(shards, plain);
-    DLC_TRY(transfer(shards, peer, NULL, to, count));
-    if (args->on_host)
-        return DLC_OK;
-    return args->device_ops->copy(args->device, NULL, plain, to, count * sizeof(float));
-}
-
-/* ---- One tensor -------------------------------------------------------------- */
-
-/* Moves rows from `row` on from rank `has->rank` to rank 0; runs on both. */
-static dlc_status fetch(const dlc_shards *shards, const sharded_tensor *tensor,
-                        const holder *has, int64_t row, int32_t slot, float *plain) {
-    const dlc_shards_args *args = &shards->args;
-    size_t n = row_elements(&tensor->whole.shape);
-    size_t count = (size_t)(has->first + has->rows - row) * n;
-    if (shards->rank == 0 && has->rank == 0)
-        return args->export(args->context, has->index, slot,
-                            plain + (size_t)has->first * n);
-    if (shards->rank == 0)
-        return recv(shards, has->rank, plain + (size_t)row * n, count);
-    if (has->rank != shards->rank)
-        return DLC_OK;
-    DLC_TRY(args->export(args->context, has->index, slot, shards->plain));
-    return send(shards, 0, shards->plain + (size_t)(row - has->first) * n, count);
-}
-
-static dlc_status get(const dlc_shards *shards, const command *cmd, float *plain) {
-    const sharded_tensor *tensor = &shards->tensor[cmd->tensor];
-    for (int64_t row = 0; row < tensor->whole.rows;) {
-        const holder *has = source_of(tensor, row);
-        DLC_TRY(fetch(shards, tensor, has, row, cmd->slot, plain));
-        row = has->first + has->rows;
+    float *staging = shards->staging.base;
+    for (size_t at = 0, n; at < count; at += n) {
+        n = count - at < MESSAGE ? count - at : MESSAGE;
+        const float *sent = from ? from + at : NULL;
+        float *received = to ? to + at : NULL;
+        if (!staging) {
+            DLC_TRY(transfer(shards, peer, sent, received, n));
+            continue;
+        }
+        if (sent)
+            DLC_TRY(args->device_ops->copy(args->device, NULL, staging, sent,
+                                           n * sizeof *sent));
+        DLC_TRY(
+            transfer(shards, peer, sent ? staging : NULL, sent ? NULL : staging, n));
+        if (received)
+            DLC_TRY(args->device_ops->copy(args->device, NULL, received, staging,
+                                           n * sizeof *received));
     }
     return DLC_OK;
 }
 
-static dlc_status put(const dlc_shards *shards, const command *cmd,
-                      const float *plain) {
+static dlc_status send(const dlc_shards *shards, int32_t peer, const float *plain,
+                       size_t count) {
+    return move(shards, peer, plain, NULL, count);
+}
+
+static dlc_status recv(const dlc_shards *shards, int32_t peer, float *plain,
+                       size_t count) {
+    return move(shards, peer, NULL, plain, count);
+}
+
+/* ---- One tensor -------------------------------------------------------------- */
+
+/* Copies this rank's shard to `plain`, unless it is there since the rows before. */
+static dlc_status export(dlc_shards *shards, const command *cmd, const holder *has,
+                         float *plain) {
+    const dlc_shards_args *args = &shards->args;
+    if (cmd->row > has->first && shards->held == cmd->tensor &&
+        shards->held_slot == cmd->slot)
+        return DLC_OK;
+    DLC_TRY(args->export(args->context, has->index, cmd->slot, plain));
+    shards->held = cmd->tensor;
+    shards->held_slot = cmd->slot;
+    return DLC_OK;
+}
+
+/* Moves rows to rank 0; runs on it and on their holder. Rank 0 finds them at *data. */
+static dlc_status get(dlc_shards *shards, const command *cmd, float *plain,
+                      const float **data) {
+    const sharded_tensor *tensor = &shards->tensor[cmd->tensor];
+    const holder *has = source_of(tensor, cmd->row);
+    size_t n = row_elements(&tensor->whole.shape), count = (size_t)cmd->rows * n;
+    if (shards->rank != 0 && has->rank != shards->rank)
+        return DLC_OK;
+    *data = plain;
+    if (has->rank != shards->rank) {
+        shards->held = -1;
+        return recv(shards, has->rank, plain, count);
+    }
+    DLC_TRY(export(shards, cmd, has, plain));
+    *data = plain + (size_t)(cmd->row - has->first) * n;
+    return shards->rank == 0 ? DLC_OK : send(shards, 0, *data, count);
+}
+
+static dlc_status put(dlc_shards *shards, const command *cmd, const float *plain) {
     const dlc_shards_args *args = &shards->args;
     const sharded_tensor *tensor = &shards->tensor[cmd->tensor];
     size_t n = row_elements(&tensor->whole.shape);
+    shards->held = -1;
     for (int32_t i = 0; i < tensor->holders; i++) {
         const holder *has = &tensor->holder[i];
         size_t count = (size_t)has->rows * n;
@@ -323,8 +347,9 @@ static dlc_status put(const dlc_shards *shards, const command *cmd,
             DLC_TRY(args->import(args->context, has->index, cmd->slot,
                                  plain + (size_t)has->first * n));
         } else if (has->rank == shards->rank) {
-            DLC_TRY(recv(shards, 0, shards->plain, count));
-            DLC_TRY(args->import(args->context, has->index, cmd->slot, shards->plain));
+            DLC_TRY(recv(shards, 0, shards->plain.base, count));
+            DLC_TRY(
+                args->import(args->context, has->index, cmd->slot, shards->plain.base));
         }
     }
     return DLC_OK;
@@ -339,32 +364,53 @@ static dlc_status exchange_command(dlc_shards *shards, command *cmd) {
                : DLC_OK;
 }
 
-dlc_status dlc_shards_get(dlc_shards *shards, int32_t tensor, int32_t slot,
-                          float *plain) {
-    command cmd = {COMMAND_GET, tensor, slot};
+dlc_status dlc_shards_get(dlc_shards *shards, int32_t tensor, int32_t slot, int64_t row,
+                          float *plain, size_t room, const float **data,
+                          int64_t *rows) {
+    const sharded_tensor *from = &shards->tensor[tensor];
+    const holder *has = source_of(from, row);
+    size_t n = row_elements(&from->whole.shape);
+    int64_t most = n ? (int64_t)(room / n) : INT64_MAX,
+            left = has->first + has->rows - row;
+    command cmd = {COMMAND_GET, tensor, slot, row, left};
+    if (has->rank != 0 && left > most)
+        cmd.rows = most;
     DLC_TRY(exchange_command(shards, &cmd));
-    return get(shards, &cmd, plain);
+    DLC_TRY(get(shards, &cmd, plain, data));
+    *rows = cmd.rows;
+    return DLC_OK;
 }
 
 dlc_status dlc_shards_put(dlc_shards *shards, int32_t tensor, int32_t slot,
                           const float *plain) {
-    command cmd = {COMMAND_PUT, tensor, slot};
+    command cmd = {.kind = COMMAND_PUT, .tensor = tensor, .slot = slot};
     DLC_TRY(exchange_command(shards, &cmd));
     return put(shards, &cmd, plain);
 }
 
 dlc_status dlc_shards_end(dlc_shards *shards) {
     command cmd = {.kind = COMMAND_END};
+    shards->held = -1;
     return exchange_command(shards, &cmd);
 }
 
-dlc_status dlc_shards_serve(dlc_shards *shards) {
+static dlc_status serve(dlc_shards *shards) {
     for (;;) {
         command cmd = {0};
+        const float *data;
         DLC_TRY(exchange_command(shards, &cmd));
         if (cmd.kind == COMMAND_END)
             return DLC_OK;
-        DLC_TRY(cmd.kind == COMMAND_GET ? get(shards, &cmd, NULL)
+        DLC_TRY(cmd.kind == COMMAND_GET ? get(shards, &cmd, shards->plain.base, &data)
                                         : put(shards, &cmd, NULL));
     }
+}
+
+dlc_status dlc_shards_serve(dlc_shards *shards) {
+    const dlc_shards_args *args = &shards->args;
+    shards->held = -1;
+    DLC_TRY(args->lend(args->context, shards->room, &shards->plain));
+    dlc_status status = serve(shards);
+    dlc_status given = args->give_back(args->context, &shards->plain);
+    return status == DLC_OK ? given : status;
 }

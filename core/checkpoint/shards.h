@@ -1,7 +1,8 @@
 /* The shards of tensors that no rank has completely: with tensor parallelism each rank
  * has some rows of a parameter, with pipeline stages some of the parameters. The
  * tensors of a checkpoint are complete. Rank 0 reads and writes the file; it gathers
- * shards from the ranks that have them, and scatters what it has read, one tensor at a
+ * shards from the ranks that have them, rows by rows, so that it needs no room for a
+ * whole tensor that it does not have, and scatters what it has read, one tensor at a
  * time.
  *
  *     dlc_shards_open                      all ranks, each with its shards
@@ -15,6 +16,7 @@
 
 #include "comm/progress_engine.h"
 #include "job/job.h"
+#include "session/scratch.h"
 
 enum { DLC_SHARD_NAME = 128 };
 
@@ -43,6 +45,10 @@ typedef struct dlc_shards_args {
      * tensor itself (slot -1) or of the solver's slot `slot` of it. */
     dlc_status (*export)(void *context, int32_t i, int32_t slot, float *plain);
     dlc_status (*import)(void *context, int32_t i, int32_t slot, const float *plain);
+    /* Lends host memory for at least so many elements, which is used until it is given
+     * back; on all ranks but rank 0, while they serve. */
+    dlc_status (*lend)(void *context, size_t least, dlc_scratch *plain);
+    dlc_status (*give_back)(void *context, dlc_scratch *plain);
     void *context;
 } dlc_shards_args;
 
@@ -58,10 +64,15 @@ void dlc_shards_close(dlc_shards *shards); /* NULL allowed */
 int32_t dlc_shards_count(const dlc_shards *shards);
 const dlc_shard *dlc_shards_at(const dlc_shards *shards, int32_t tensor);
 
-/* Rank 0: gathers tensor `tensor`, or slot `slot` of it (-1: the tensor itself), into
- * `plain`; or scatters `plain` to all ranks that have any of its rows. They block. */
-dlc_status dlc_shards_get(dlc_shards *shards, int32_t tensor, int32_t slot,
-                          float *plain);
+/* The elements that copies need at least. */
+size_t dlc_shards_room(const dlc_shards *shards);
+
+/* Rank 0: gathers rows from `row` on of tensor `tensor`, or of its slot `slot` (-1: the
+ * tensor itself). `plain` has room for `room` elements, dlc_shards_room at least; *data
+ * is in there, with *rows rows, at least one. Blocks. */
+dlc_status dlc_shards_get(dlc_shards *shards, int32_t tensor, int32_t slot, int64_t row,
+                          float *plain, size_t room, const float **data, int64_t *rows);
+/* Rank 0: scatters all of `plain` to the ranks that have any of its rows. Blocks. */
 dlc_status dlc_shards_put(dlc_shards *shards, int32_t tensor, int32_t slot,
                           const float *plain);
 /* Rank 0: ends dlc_shards_serve on the other ranks; called even after a failure. */

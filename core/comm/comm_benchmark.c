@@ -95,7 +95,7 @@ static dlc_status measure_in_place(dlc_comm *comm, const dlc_device_ops *ops,
 
 dlc_status dlc_comm_benchmark_memory(dlc_comm *comm, const dlc_device_ops *ops,
                                      dlc_device *device, double *bandwidth) {
-    const size_t half = 8 * (size_t)LARGE, bytes = 2 * half * sizeof(float);
+    const size_t bytes = DLC_COMM_BENCHMARK_BYTES, half = bytes / 2 / sizeof(float);
     dlc_memory memory = {.size = sizeof memory};
     double seconds = 0;
 

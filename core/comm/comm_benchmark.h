@@ -19,6 +19,9 @@ dlc_status dlc_comm_benchmark(dlc_comm *comm, const dlc_device_ops *ops,
                               dlc_device *device, float *zeros, size_t count,
                               dlc_comm_cost *cost);
 
+/* What dlc_comm_benchmark_memory allocates, more than caches hold. */
+#define DLC_COMM_BENCHMARK_BYTES ((size_t)64 << 20)
+
 /* Collective: the bytes per second that the slowest rank's device moves in memory, not
  * in its caches. */
 dlc_status dlc_comm_benchmark_memory(dlc_comm *comm, const dlc_device_ops *ops,

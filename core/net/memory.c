@@ -133,6 +133,11 @@ void dlc_net_set_gradient_arena(dlc_net *net, float *arena) {
     net->gradient_arena = arena;
 }
 
+float *dlc_net_activations(const dlc_net *net, size_t *count) {
+    *count = memory_bytes(net) / sizeof(float);
+    return (float *)(void *)net->activations;
+}
+
 /* ---- Reports --------------------------------------------------------------------- */
 
 dlc_net_memory dlc_net_memory_plan(const dlc_net *net) {

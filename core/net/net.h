@@ -310,6 +310,9 @@ typedef struct dlc_net_memory {
 
 /* The bytes that dlc_net_allocate allocates. */
 dlc_net_memory dlc_net_memory_plan(const dlc_net *net);
+/* Where the net keeps activations, which are of no use between passes; NULL before it
+ * has memory. */
+float *dlc_net_activations(const dlc_net *net, size_t *count);
 
 /* Turns the measurement of each part of each operation on or off. */
 void dlc_net_time(dlc_net *net, int on);

@@ -9,19 +9,17 @@
 
 /* Estimates the seconds of backward. Returns the slowest rank's, so that all ranks
  * decide alike. */
-static dlc_status guess_backward(const dlc_session *session, double *seconds) {
-    dlc_comm *comm = session->connection.comm;
-    double memory, sum = 0;
-    DLC_TRY(
-        dlc_comm_benchmark_memory(comm, session->device_ops, session->device, &memory));
+static dlc_status guess_backward(const dlc_session *session, const dlc_comm_cost *cost,
+                                 double *seconds) {
+    double sum = 0;
     for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
         dlc_net_row row;
         DLC_TRY(dlc_net_row_at(session->net, i, &row));
         for (int part = DLC_NET_BACKWARD_DATA; part < DLC_NET_PARTS; part++)
             sum += dlc_plan_work(&row, part);
     }
-    *seconds = sum / memory;
-    return dlc_comm_max_seconds(comm, seconds);
+    *seconds = sum / cost->in_place;
+    return dlc_comm_max_seconds(session->connection.comm, seconds);
 }
 
 /* Is there more to reduce than backward can hide? Gradients become ready in the course
@@ -29,7 +27,7 @@ static dlc_status guess_backward(const dlc_session *session, double *seconds) {
 static dlc_status find_overlap(const dlc_session *session, const dlc_comm_cost *cost,
                                int *overlap_forward) {
     double backward = 0;
-    DLC_TRY(guess_backward(session, &backward));
+    DLC_TRY(guess_backward(session, cost, &backward));
     size_t bytes = dlc_net_arenas(session->net)->count * sizeof(float);
     *overlap_forward = (double)bytes / cost->bandwidth > backward / 2;
     return DLC_OK;

@@ -7,8 +7,10 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/comm_benchmark.h"
 #include "data/upload.h"
 #include "session/feeds.h"
+#include "session/scratch.h"
 #include "topology/quota.h"
 
 /* ---- A rank ------------------------------------------------------------------ */
@@ -31,6 +33,13 @@ static int32_t shards_of(const dlc_session *session) {
                : dlc_mesh_stage_group(&session->mesh, session->rank).ranks;
 }
 
+/* Are updates sharded, if [transport] shard_optimizer is not `other`? */
+static int shards_unless(const dlc_session *session, const char *other) {
+    return dlc_session_may_shard(session) && shards_of(session) > 1 &&
+           !dlc_settings_is(session->setup->transport_settings, "shard_optimizer",
+                            other);
+}
+
 /* Of slots, the average of the weights, and the sums of norms. With shard_optimizer a
  * rank has its shards; whether `auto` means that is known only when ranks are
  * connected.
@@ -44,10 +53,23 @@ static uint64_t solver_bytes(const dlc_session *session) {
     uint64_t norms = dlc_solver_needs_whole_tensors(&session->solver)
                          ? (own + split) / DLC_SQUARE_PIECE * sizeof(double)
                          : 0;
-    if (dlc_session_may_shard(session) && shards_of(session) > 1 &&
-        dlc_settings_is(session->setup->transport_settings, "shard_optimizer", "yes"))
+    if (shards_unless(session, "no") && shards_unless(session, "auto"))
         own = own / (uint64_t)shards_of(session) + DLC_SQUARE_PIECE;
     return states * (own + split) * sizeof(float) + norms;
+}
+
+/* Before there are nets, the speed of the memory may be measured. */
+static uint64_t peak_of(const dlc_session *session, const dlc_session_memory *memory) {
+    uint64_t sum = memory->weights + memory->gradients + memory->solver +
+                   memory->activations + memory->uploads;
+    uint64_t before = session->ranks > 1 && dlc_session_measures(session)
+                          ? DLC_COMM_BENCHMARK_BYTES
+                          : 0;
+    if (session->setup->device->caps & DLC_DEVICE_HOST) {
+        sum += memory->feeds + memory->checkpoint + memory->process;
+        before += memory->process - FIRST_USE_BYTES;
+    }
+    return before > sum ? before : sum;
 }
 
 dlc_status dlc_session_memory_plan(const dlc_session *session,
@@ -72,14 +94,13 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
         .activations = train.activations + test.activations,
         .feeds = feed + test_feed,
         .uploads = dlc_session_async_queue(session) ? DLC_UPLOAD_SLOTS * batch : 0};
+    if (session->net)
+        made.checkpoint = dlc_scratch_planned(session, shards_unless(session, "no"));
     made.train_batch = train.activations + feed + made.uploads;
     made.test_batch = test.activations + test_feed;
     DLC_EACH_AXIS(session, axis, add_memory)
     axis->ops->add_memory(axis, &made);
-    made.peak = made.weights + made.gradients + made.solver + made.activations +
-                made.uploads;
-    if (setup->device->caps & DLC_DEVICE_HOST)
-        made.peak += made.process + made.feeds;
+    made.peak = peak_of(session, &made);
     *memory = made;
     return DLC_OK;
 }
@@ -89,7 +110,8 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
 void dlc_memory_add(const dlc_setup *setup, const dlc_session_memory *memory,
                     int32_t ranks, dlc_memory_sum *sum) {
     int on_host = (setup->device->caps & DLC_DEVICE_HOST) != 0;
-    uint64_t own = on_host ? memory->peak - memory->process : memory->feeds;
+    uint64_t own = on_host ? memory->peak - memory->process
+                           : memory->feeds + memory->checkpoint;
     sum->ranks += ranks;
     if (__builtin_mul_overflow(own, (uint64_t)ranks, &own) ||
         __builtin_add_overflow(sum->own, own, &sum->own))

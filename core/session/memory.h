@@ -13,9 +13,10 @@
 typedef struct dlc_session_memory {
     uint64_t process; /* program, libraries, the data source, plugins */
     uint64_t weights, gradients, solver, activations; /* including the test net's */
-    uint64_t feeds;   /* batches read ahead, in host memory */
-    uint64_t uploads; /* batches being uploaded, in the memory of the device */
-    uint64_t peak;    /* of all of these, at any time */
+    uint64_t feeds;      /* batches read ahead, in host memory */
+    uint64_t uploads;    /* batches being uploaded, in the memory of the device */
+    uint64_t checkpoint; /* copies of tensors, in host memory */
+    uint64_t peak;       /* of all of these, at any time */
     /* The part that grows with the batch of [data], and with that of [data.test]. */
     uint64_t train_batch, test_batch;
 } dlc_session_memory;

@@ -47,7 +47,8 @@ static double planned(const char *net) {
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     double bytes = net_number(result.out, "peak_bytes");
     static const char *const parts[] = {"weights",     "gradients", "solver",
-                                        "activations", "feeds",     "process"};
+                                        "activations", "feeds",     "process",
+                                        "checkpoint"};
     double sum = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         sum += net_number(strstr(result.out, "\"memory\""), parts[i]);
