@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/config.h"
-#include "plugin/registry.h"
 
 static dlc_registry *registry;
 
@@ -16,15 +15,15 @@ __attribute__((noreturn)) static void fail_test(const char *what) {
     exit(1);
 }
 
-static void open_registry(void) {
+dlc_registry *plugins_registry(void) {
     if (!registry && dlc_registry_open(&registry) != DLC_OK)
         fail_test("the registry");
+    return registry;
 }
 
 const dlc_feature *plugin_find(dlc_kind kind, const char *name) {
     const dlc_feature *feature = NULL;
-    open_registry();
-    if (dlc_registry_find(registry, kind, name, NULL, &feature) != DLC_OK)
+    if (dlc_registry_find(plugins_registry(), kind, name, NULL, &feature) != DLC_OK)
         fail_test(name);
     return feature;
 }
@@ -32,9 +31,8 @@ const dlc_feature *plugin_find(dlc_kind kind, const char *name) {
 const dlc_feature *plugin_at(dlc_kind kind, size_t i) {
     const dlc_feature_entry *entry;
     const dlc_feature *feature = NULL;
-    open_registry();
     /* A feature that turns out to be unusable is skipped from then on. */
-    while (!feature && (entry = dlc_registry_usable(registry, kind, i)))
+    while (!feature && (entry = dlc_registry_usable(plugins_registry(), kind, i)))
         (void)dlc_registry_use(registry, entry, &feature);
     return feature;
 }

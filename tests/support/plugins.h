@@ -4,8 +4,12 @@
 
 #include <dlcore/device.h>
 
-/* Returns a usable feature, or fails the test with the reason. Opens the registry on
- * the first call and keeps it. */
+#include "plugin/registry.h"
+
+/* The registry, which the first call of any function here opens, and which is kept. A
+ * program opens it before Check forks: opening it tries plugins in child processes. */
+dlc_registry *plugins_registry(void);
+/* Returns a usable feature, or fails the test with the reason. */
 const dlc_feature *plugin_find(dlc_kind kind, const char *name);
 /* The i-th usable feature of a kind; NULL after the last. */
 const dlc_feature *plugin_at(dlc_kind kind, size_t i);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "support/plugins.h"
 
 /* ---- Family and layers ------------------------------------------------------- */
 
@@ -114,8 +115,7 @@ void fake_begin(fake_net *m, const fake_layer *layers) {
     const dlc_device_args device_args = {.size = sizeof device_args, .threads = 1};
     const dlc_feature *device = NULL;
     memset(m, 0, sizeof *m);
-    fake_ok(dlc_registry_open(&m->registry));
-    fake_ok(dlc_registry_use_first(m->registry, DLC_KIND_DEVICE, &device));
+    fake_ok(dlc_registry_use_first(plugins_registry(), DLC_KIND_DEVICE, &device));
     memcpy(&m->device_ops, device->ops, sizeof m->device_ops);
     fake_ok(m->device_ops.open(&device_args, &m->device));
     make_graph(m, layers);
@@ -136,5 +136,4 @@ void fake_build(fake_net *m) {
 void fake_close(fake_net *m) {
     dlc_net_free(m->net);
     m->device_ops.close(m->device);
-    dlc_registry_close(m->registry);
 }

@@ -47,7 +47,6 @@ typedef struct fake_layer {
 } fake_layer;
 
 typedef struct fake_net {
-    dlc_registry *registry;
     dlc_device_ops device_ops; /* own copy; a test may replace some */
     dlc_device *device;
     char name[FAKE_LAYERS][2];

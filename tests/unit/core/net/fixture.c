@@ -6,21 +6,21 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "support/plugins.h"
 #include "support/scratch.h"
 
 static const char *const reserved[] = {"net", "run", NULL};
 
 dlc_status fixture_graph(net_fixture *fixture, const char *text) {
     memset(fixture, 0, sizeof *fixture);
-    ck_assert_int_eq(dlc_registry_open(&fixture->registry), DLC_OK);
-    ck_assert_int_eq(dlc_registry_use_first(fixture->registry, DLC_KIND_DEVICE,
+    ck_assert_int_eq(dlc_registry_use_first(plugins_registry(), DLC_KIND_DEVICE,
                                             &fixture->device_feature),
                      DLC_OK);
     const char *path = scratch_write("net.ini", text, strlen(text));
     dlc_status status = dlc_config_load(path, reserved, NULL, 0, &fixture->problems,
                                         &fixture->config);
     ck_assert_int_eq(status, DLC_OK);
-    status = dlc_graph_make(fixture->config, reserved, fixture->registry,
+    status = dlc_graph_make(fixture->config, reserved, plugins_registry(),
                             fixture->device_feature->name, &fixture->problems,
                             &fixture->graph);
     ck_assert_int_eq(status, DLC_OK);
@@ -71,5 +71,4 @@ void fixture_close(net_fixture *fixture) {
     dlc_graph_free(fixture->graph);
     dlc_problems_free(&fixture->problems);
     dlc_config_free(fixture->config);
-    dlc_registry_close(fixture->registry);
 }

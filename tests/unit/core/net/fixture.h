@@ -5,7 +5,6 @@
 #include "net/net.h"
 
 typedef struct net_fixture {
-    dlc_registry *registry;
     dlc_config *config;
     dlc_problems problems;
     dlc_graph *graph;

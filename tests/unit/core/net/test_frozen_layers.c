@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fake_layers.h"
+#include "support/plugins.h"
 
 enum { BATCH = 2, SAMPLE = 4, COUNT = BATCH * SAMPLE, WEIGHTS = 20 };
 
@@ -193,6 +194,7 @@ int main(void) {
     tcase_add_test(tcase, rows_say_what_is_frozen);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
+    plugins_registry(); /* once, before the tests fork */
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

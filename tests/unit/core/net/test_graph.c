@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fixture.h"
+#include "support/plugins.h"
 #include "support/scratch.h"
 
 #define CONV "type = convolution\nnum_output = 4\nkernel_size = 3\npad = 1\n"
@@ -199,6 +200,7 @@ int main(void) {
     tcase_add_test(cases, a_test_needs_nothing_that_training_lacks);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
+    plugins_registry(); /* once, before the tests fork */
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

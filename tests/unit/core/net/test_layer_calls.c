@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "fake_layers.h"
+#include "support/plugins.h"
 
 enum { BATCH = 2, SAMPLE = 6, COUNT = BATCH * SAMPLE };
 
@@ -276,6 +277,7 @@ int main(void) {
     tcase_add_test(all, no_backward_between);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
+    plugins_registry(); /* once, before the tests fork */
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

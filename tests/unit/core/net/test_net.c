@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "fixture.h"
+#include "support/plugins.h"
 #include "support/scratch.h"
 
 enum { BATCH = 3, CHANNELS = 2, SIDE = 6, CLASSES = 4 };
@@ -297,6 +298,7 @@ int main(void) {
     tcase_add_test(cases, build_without_memory);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
+    plugins_registry(); /* once, before the tests fork */
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "fake_layers.h"
+#include "support/plugins.h"
 
 enum {
     BATCH = 2,
@@ -331,6 +332,7 @@ int main(void) {
     tcase_add_test(cases, rows_describe_parameters_and_reorders);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
+    plugins_registry(); /* once, before the tests fork */
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "fixture.h"
+#include "support/plugins.h"
 #include "support/scratch.h"
 
 enum { BATCH = 4, CHANNELS = 3, SIDE = 12, CLASSES = 5 };
@@ -270,6 +271,7 @@ int main(void) {
     tcase_add_test(cases, bf16_test_nets_share_weights);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
+    plugins_registry(); /* once, before the tests fork */
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fake_layers.h"
+#include "support/plugins.h"
 
 enum { BATCH = 2, SAMPLE = 8, COUNT = BATCH * SAMPLE };
 
@@ -219,6 +220,7 @@ int main(void) {
     tcase_add_loop_test(tcase, nothing_is_recomputed_unasked, 0, count);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
+    plugins_registry(); /* once, before the tests fork */
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fake_layers.h"
+#include "support/plugins.h"
 
 enum { BATCH = 2, SAMPLE = 6, COUNT = BATCH * SAMPLE, MOST = FAKE_LAYERS };
 
@@ -378,6 +379,7 @@ int main(void) {
     tcase_add_test(all, boundary_tensors);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
+    plugins_registry(); /* once, before the tests fork */
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "support/plugins.h"
 
 static test_fixture
     *current; /* device calls have no argument for a context of the test */
@@ -40,16 +41,8 @@ static dlc_status exchange_wait(void *context, int32_t bucket) {
     return DLC_OK;
 }
 
-static const dlc_feature *find(test_fixture *fixture, dlc_kind kind, const char *name) {
-    const dlc_feature *feature = NULL;
-    ck_assert_msg(dlc_registry_find(fixture->registry, kind, name, NULL, &feature) ==
-                      DLC_OK,
-                  "%s", dlc_detail());
-    return feature;
-}
-
 static void open_device(test_fixture *fixture) {
-    const dlc_feature *feature = find(fixture, DLC_KIND_DEVICE, "cpu");
+    const dlc_feature *feature = plugin_find(DLC_KIND_DEVICE, "cpu");
     dlc_device_args args = {.size = sizeof args, .threads = 1};
     real = feature->ops;
     ck_assert_uint_ge(real->size, sizeof fixture->device_ops);
@@ -63,10 +56,8 @@ void fixture_open(test_fixture *fixture, const dlc_feature *feature,
     static const char *const reserved[] = {"solver", NULL};
     memset(fixture, 0, sizeof *fixture);
     current = fixture;
-    setenv("DLCORE_PLUGIN_PATH", FIXTURE_PLUGINS, 1);
-    ck_assert_int_eq(dlc_registry_open(&fixture->registry), DLC_OK);
     open_device(fixture);
-    fixture->feature = feature ? feature : find(fixture, DLC_KIND_SOLVER, "sgd");
+    fixture->feature = feature ? feature : plugin_find(DLC_KIND_SOLVER, "sgd");
     const dlc_option *tables[] = {fixture->feature->options, dlc_solver_options};
 
     ck_assert_int_eq(dlc_config_load(NULL, reserved, sets, nsets, &fixture->problems,
@@ -195,5 +186,4 @@ void fixture_close(test_fixture *fixture) {
     dlc_config_free(fixture->config);
     dlc_problems_free(&fixture->problems);
     real->close(fixture->device);
-    dlc_registry_close(fixture->registry);
 }

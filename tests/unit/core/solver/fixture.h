@@ -3,7 +3,6 @@
 #define TEST_SOLVER_FIXTURE_H
 
 #include "config/config.h"
-#include "plugin/registry.h"
 #include "solver/accumulate.h"
 #include "solver/synchronous.h"
 #include "solver/updater.h"
@@ -13,7 +12,6 @@
 #define FIXTURE_ELEMENTS_MAX 1100
 
 typedef struct test_fixture {
-    dlc_registry *registry;
     dlc_config *config;
     dlc_problems problems;
     dlc_settings *settings;

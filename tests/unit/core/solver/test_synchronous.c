@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "fixture.h"
+#include "support/plugins.h"
 
 static test_fixture r;
 
@@ -425,6 +426,7 @@ int main(void) {
     tcase_add_test(all, checks_the_core);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
+    plugins_registry(); /* once, before the tests fork */
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

@@ -10,6 +10,7 @@
 #include "fixture.h"
 #include "solver/ema.h"
 #include "solver/slots.h"
+#include "support/plugins.h"
 
 static test_fixture r;
 
@@ -374,6 +375,7 @@ int main(void) {
     tcase_add_test(all, averages_weights);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
+    plugins_registry(); /* once, before the tests fork */
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "parallel/pipeline/schedule_1f1b.h"
 #include "parallel/pipeline/stages.h"
+#include "support/plugins.h"
 #include "support/scratch.h"
 #include "unit/core/net/fixture.h"
 
@@ -464,6 +465,7 @@ int main(void) {
     tcase_add_test(cases, stages_of_unequal_ranks_split_tensors);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
+    plugins_registry(); /* once, before the tests fork */
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
