@@ -14,9 +14,8 @@
 
 #include <jerror.h>
 
-#include "../shared/pixels.h"
+#include "../shared/exif.h"
 #include "example.h"
-#include "exif.h"
 
 #define SHRINK_MAX 8 /* libjpeg's blocks have 8 x 8 pixels */
 #define EXIF_MARKER (JPEG_APP0 + 1)
@@ -137,42 +136,6 @@ static dlc_status jpeg_inspect(const unsigned char *bytes, size_t count,
 
 /* ---- Decoding ----------------------------------------------------------------- */
 
-/* A region of the stored picture, and where its pixels go. */
-typedef struct target {
-    int32_t x, y, width, height;
-    int32_t channels;
-    unsigned char *first;        /* where the first stored pixel goes */
-    ptrdiff_t to_right, to_down; /* to the place of the next in its row, and column */
-} target;
-
-/* Turns the region of the picture that is looked at into one of the stored picture. */
-static target find_target(const reader *r, const dlc_decode_args *args,
-                          unsigned char *pixels) {
-    orientation way = r->way;
-    int32_t width = (int32_t)r->jpeg.output_width;
-    int32_t height = (int32_t)r->jpeg.output_height;
-    ptrdiff_t pixel = args->channels, row = (ptrdiff_t)args->width * pixel;
-    target t = {.x = way.transposed ? args->y : args->x,
-                .y = way.transposed ? args->x : args->y,
-                .width = way.transposed ? args->height : args->width,
-                .height = way.transposed ? args->width : args->height,
-                .channels = args->channels,
-                .first = pixels,
-                .to_right = way.transposed ? row : pixel,
-                .to_down = way.transposed ? pixel : row};
-    if (way.columns_backwards) {
-        t.x = width - t.x - t.width;
-        t.first += (t.width - 1) * t.to_right;
-        t.to_right = -t.to_right;
-    }
-    if (way.rows_backwards) {
-        t.y = height - t.y - t.height;
-        t.first += (t.height - 1) * t.to_down;
-        t.to_down = -t.to_down;
-    }
-    return t;
-}
-
 /* Chooses the colours that libjpeg converts to. It leaves CMYK to us. */
 static void choose_colours(reader *r, int32_t channels) {
     J_COLOR_SPACE stored = r->jpeg.jpeg_color_space;
@@ -223,12 +186,7 @@ static dlc_status decode_rows(reader *r, const target *t) {
         unsigned char *from = row + (size_t)(t->x - first) * (size_t)have;
         if (r->jpeg.out_color_space == JCS_CMYK)
             convert_cmyk(r, from, (size_t)t->width);
-        unsigned char *to = t->first + y * t->to_down;
-        int32_t channels = have == ADOBE_CHANNELS ? 3 : have;
-        if (channels == t->channels && t->to_right == channels)
-            memcpy(to, from, (size_t)t->width * (size_t)channels);
-        else
-            pixels_copy(from, channels, (size_t)t->width, to, t->channels, t->to_right);
+        target_put_row(t, t->y + y, from, have == ADOBE_CHANNELS ? 3 : have);
     }
     return DLC_OK;
 }
@@ -240,9 +198,10 @@ static dlc_status decode_region(reader *r, const dlc_decode_args *args,
     r->jpeg.scale_num = (unsigned)(SHRINK_MAX / args->shrink);
     r->jpeg.scale_denom = SHRINK_MAX;
     (void)jpeg_start_decompress(&r->jpeg);
-    target t = find_target(r, args, pixels);
-    if (t.x < 0 || t.y < 0 || t.x + t.width > (int32_t)r->jpeg.output_width ||
-        t.y + t.height > (int32_t)r->jpeg.output_height)
+    int32_t width = (int32_t)r->jpeg.output_width;
+    int32_t height = (int32_t)r->jpeg.output_height;
+    target t = target_find(r->way, width, height, args, pixels);
+    if (!target_is_within(&t, width, height))
         return host->fail(DLC_ERR_INTERNAL, "a region beyond the picture");
     return decode_rows(r, &t);
 }

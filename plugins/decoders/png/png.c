@@ -9,7 +9,7 @@
 
 #include <png.h>
 
-#include "../shared/pixels.h"
+#include "../shared/exif.h"
 #include "example.h"
 
 #define SIGNATURE_BYTES 8
@@ -62,6 +62,21 @@ static uint32_t number_at(const unsigned char *bytes) {
            (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
+/* Finds the orientation: EXIF is a chunk, which may be anywhere. */
+static orientation find_orientation(const unsigned char *bytes, size_t count) {
+    enum { AROUND = 12 }; /* length, type and check sum */
+    size_t at = SIGNATURE_BYTES;
+    while (at < count && count - at >= AROUND) {
+        size_t length = number_at(bytes + at);
+        if (length > count - at - AROUND || memcmp(bytes + at + 4, "IEND", 4) == 0)
+            break;
+        if (memcmp(bytes + at + 4, "eXIf", 4) == 0)
+            return exif_orientation(bytes + at + 8, length);
+        at += length + AROUND;
+    }
+    return (orientation){0};
+}
+
 static dlc_status png_inspect(const unsigned char *bytes, size_t count,
                               dlc_image_info *info) {
     static const unsigned char begin[] = {0, 0, 0, 13, 'I', 'H', 'D', 'R'};
@@ -74,8 +89,9 @@ static dlc_status png_inspect(const unsigned char *bytes, size_t count,
         return host->fail(DLC_ERR_DATA,
                           "damaged PNG file: its header says %u x %u pixels", width,
                           height);
-    info->width = (int32_t)width;
-    info->height = (int32_t)height;
+    int is_turned = find_orientation(bytes, count).transposed;
+    info->width = (int32_t)(is_turned ? height : width);
+    info->height = (int32_t)(is_turned ? width : height);
     info->channels = bytes[COLOUR_TYPE] & COLOUR_BIT ? 3 : 1;
     info->shrink_max = 1;
     return DLC_OK;
@@ -98,27 +114,16 @@ static int read_header(reader *r) {
     return passes;
 }
 
-static void put_row(const dlc_decode_args *args, int32_t have, const unsigned char *row,
-                    int32_t y, unsigned char *pixels) {
-    const unsigned char *from = row + (size_t)args->x * (size_t)have;
-    unsigned char *to = pixels + (size_t)(y - args->y) * (size_t)args->width *
-                                     (size_t)args->channels;
-    if (have == args->channels)
-        memcpy(to, from, (size_t)args->width * (size_t)have);
-    else
-        pixels_copy(from, have, (size_t)args->width, to, args->channels,
-                    args->channels);
-}
-
 static dlc_status decode_rows(reader *r, const dlc_decode_args *args,
                               unsigned char *pixels) {
     int passes = read_header(r);
     size_t row_bytes = png_get_rowbytes(r->png, r->info);
     int32_t have = png_get_channels(r->png, r->info);
+    int32_t width = (int32_t)png_get_image_width(r->png, r->info);
     int32_t height = (int32_t)png_get_image_height(r->png, r->info);
-    int32_t end = args->y + args->height;
-    if (args->x < 0 || args->y < 0 || end > height || (have != 1 && have != 3) ||
-        args->x + args->width > (int32_t)png_get_image_width(r->png, r->info))
+    target t = target_find(find_orientation(r->bytes, r->count), width, height, args,
+                           pixels);
+    if (!target_is_within(&t, width, height) || (have != 1 && have != 3))
         return host->fail(DLC_ERR_INTERNAL, "a region beyond the picture");
     r->pixels = host->alloc(passes > 1 ? row_bytes * (size_t)height : row_bytes);
     if (!r->pixels)
@@ -126,11 +131,11 @@ static dlc_status decode_rows(reader *r, const dlc_decode_args *args,
     for (int pass = 0; pass < passes - 1; pass++)
         for (int32_t y = 0; y < height; y++)
             png_read_row(r->png, r->pixels + (size_t)y * row_bytes, NULL);
-    for (int32_t y = 0; y < end; y++) {
+    for (int32_t y = 0; y < t.y + t.height; y++) {
         unsigned char *row = r->pixels + (passes > 1 ? (size_t)y * row_bytes : 0);
         png_read_row(r->png, row, NULL);
-        if (y >= args->y)
-            put_row(args, have, row, y, pixels);
+        if (y >= t.y)
+            target_put_row(&t, y, row + (size_t)t.x * (size_t)have, have);
     }
     return DLC_OK;
 }

@@ -5,7 +5,7 @@
 
 #include <webp/decode.h>
 
-#include "../shared/pixels.h"
+#include "../shared/exif.h"
 #include "example.h"
 
 /* Colours are stored for 2 x 2 pixels and smoothed: pixels around a region have a part
@@ -46,14 +46,32 @@ static dlc_status read_header(const unsigned char *bytes, size_t count,
     return DLC_OK;
 }
 
+/* Finds the orientation: EXIF is a chunk behind the picture. */
+static orientation find_orientation(const unsigned char *bytes, size_t count) {
+    enum { FILE_HEADER = 12, HEADER = 8 };
+    size_t at = FILE_HEADER;
+    while (at < count && count - at >= HEADER) {
+        const unsigned char *size = bytes + at + 4;
+        size_t length = size[0] | (size_t)size[1] << 8 | (size_t)size[2] << 16 |
+                        (size_t)size[3] << 24;
+        if (length > count - at - HEADER)
+            break;
+        if (memcmp(bytes + at, "EXIF", 4) == 0)
+            return exif_orientation(bytes + at + HEADER, length);
+        at += HEADER + length + length % 2;
+    }
+    return (orientation){0};
+}
+
 static dlc_status webp_inspect(const unsigned char *bytes, size_t count,
                                dlc_image_info *info) {
     WebPBitstreamFeatures features;
     dlc_status status = read_header(bytes, count, &features);
     if (status != DLC_OK)
         return status;
-    info->width = features.width;
-    info->height = features.height;
+    int is_turned = find_orientation(bytes, count).transposed;
+    info->width = is_turned ? features.height : features.width;
+    info->height = is_turned ? features.width : features.height;
     info->channels = 3;
     info->shrink_max = 1;
     return DLC_OK;
@@ -92,11 +110,12 @@ static dlc_status webp_decode(const dlc_decode_args *args, unsigned char *pixels
     dlc_status status = read_header(args->bytes, args->count, &config.input);
     if (status != DLC_OK)
         return status;
-    if (args->x < 0 || args->y < 0 || args->x + args->width > config.input.width ||
-        args->y + args->height > config.input.height)
+    target t = target_find(find_orientation(args->bytes, args->count),
+                           config.input.width, config.input.height, args, pixels);
+    if (!target_is_within(&t, config.input.width, config.input.height))
         return host->fail(DLC_ERR_INTERNAL, "a region beyond the picture");
-    span across = span_around(args->x, args->width, config.input.width);
-    span down = span_around(args->y, args->height, config.input.height);
+    span across = span_around(t.x, t.width, config.input.width);
+    span down = span_around(t.y, t.height, config.input.height);
     config.options.use_cropping = 1;
     config.options.crop_left = across.begin;
     config.options.crop_top = down.begin;
@@ -107,12 +126,11 @@ static dlc_status webp_decode(const dlc_decode_args *args, unsigned char *pixels
     if (!room)
         return DLC_ERR_NOMEM;
     status = decode_into(&config, args, room, row);
-    for (int32_t y = 0; status == DLC_OK && y < args->height; y++)
-        pixels_copy(room + (size_t)(args->y + y - down.begin) * row +
-                        (size_t)(args->x - across.begin) * 3,
-                    3, (size_t)args->width,
-                    pixels + (size_t)y * (size_t)args->width * (size_t)args->channels,
-                    args->channels, args->channels);
+    for (int32_t y = t.y; status == DLC_OK && y < t.y + t.height; y++)
+        target_put_row(&t, y,
+                       room + (size_t)(y - down.begin) * row +
+                           (size_t)(t.x - across.begin) * 3,
+                       3);
     host->free(room);
     return status;
 }

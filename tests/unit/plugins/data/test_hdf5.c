@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "source.h"
+#include "support/sanitized.h"
 #include "support/scratch.h"
 
 static char files[4200]; /* the setting */
@@ -341,9 +342,12 @@ START_TEST(shortened) {
 }
 END_TEST
 
+/* Each costs a process or two, whose start takes long with sanitizers. */
+enum { TIMES = SANITIZED ? 60 : 500 };
+
 START_TEST(mutations) {
     write_some("a.h5");
-    source_mutate("hdf5", (const char *[]){files, NULL}, "a.h5", 500, 60);
+    source_mutate("hdf5", (const char *[]){files, NULL}, "a.h5", TIMES, TIMES / 10);
 }
 END_TEST
 
@@ -356,7 +360,8 @@ START_TEST(mutations_of_chunks) {
     put_as("v", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){6, 3}, table,
            properties);
     finish();
-    source_mutate("hdf5", (const char *[]){files, "vector=v", NULL}, "a.h5", 500, 60);
+    source_mutate("hdf5", (const char *[]){files, "vector=v", NULL}, "a.h5", TIMES,
+                  TIMES / 10);
 }
 END_TEST
 

@@ -144,6 +144,48 @@ void decoder_regions(const dlc_decoder_ops *ops, const file *from) {
     }
 }
 
+void exif_make(int orientation, int big, unsigned char exif[EXIF_BYTES]) {
+    static const unsigned char little[] = {'I', 'I',  42, 0, 8, 0, 0, 0, 1,
+                                           0,   0x12, 1,  3, 0, 1, 0, 0, 0};
+    static const unsigned char motorola[] = {'M', 'M', 0,    42, 0, 0, 0, 8, 0,
+                                             1,   1,   0x12, 0,  3, 0, 0, 0, 1};
+    memset(exif, 0, EXIF_BYTES);
+    memcpy(exif, big ? motorola : little, sizeof little);
+    exif[sizeof little + (big ? 1 : 0)] = (unsigned char)orientation;
+}
+
+/* Where the pixel that is looked at, at x, y, is stored, by the definition of EXIF. */
+static void find_stored(const picture *stored, int orientation, int32_t x, int32_t y,
+                        int32_t *sx, int32_t *sy) {
+    int32_t right = stored->width - 1, bottom = stored->height - 1;
+    const int32_t at[9][2] = {
+        {0, 0},          {x, y}, {right - x, y},  {right - x, bottom - y},
+        {x, bottom - y}, {y, x}, {y, bottom - x}, {right - y, bottom - x},
+        {right - y, x}};
+    *sx = at[orientation][0];
+    *sy = at[orientation][1];
+}
+
+void decoder_turns(const dlc_decoder_ops *ops, const file *plain, const file *turned,
+                   int orientation) {
+    picture stored = decoder_decode(ops, plain, 3, 1);
+    picture seen = decoder_decode(ops, turned, 3, 1);
+    ck_assert_int_eq(seen.width, orientation >= 5 ? stored.height : stored.width);
+    ck_assert_int_eq(seen.height, orientation >= 5 ? stored.width : stored.height);
+    for (int32_t y = 0; y < seen.height; y++)
+        for (int32_t x = 0; x < seen.width; x++) {
+            int32_t sx, sy;
+            find_stored(&stored, orientation, x, y, &sx, &sy);
+            ck_assert_int_eq(
+                memcmp(seen.pixels + 3 * (size_t)(y * seen.width + x),
+                       stored.pixels + 3 * (size_t)(sy * stored.width + sx), 3),
+                0);
+        }
+    decoder_regions(ops, turned);
+    picture_free(&seen);
+    picture_free(&stored);
+}
+
 void decoder_mutations(const dlc_decoder_ops *ops, const file *from) {
     enum { TIMES = 1000, CHANGES = 5 };
     unsigned char *bytes = malloc(from->count);

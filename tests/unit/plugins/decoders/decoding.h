@@ -37,6 +37,13 @@ dlc_status decoder_try(const dlc_decoder_ops *ops, const unsigned char *bytes,
 void pictures_near(const picture *a, const picture *b, int most);
 /* Checks that random regions have the pixels of the whole picture, at all sizes. */
 void decoder_regions(const dlc_decoder_ops *ops, const file *from);
+/* Writes EXIF data with one entry, the orientation, in either order of bytes. */
+enum { EXIF_BYTES = 26 };
+void exif_make(int orientation, int big, unsigned char exif[EXIF_BYTES]);
+/* Checks that a file is seen turned as its orientation says; `plain` is the same
+ * without. */
+void decoder_turns(const dlc_decoder_ops *ops, const file *plain, const file *turned,
+                   int orientation);
 /* Changes a file in a thousand ways: nothing may crash, and every refusal has a
  * sentence. */
 void decoder_mutations(const dlc_decoder_ops *ops, const file *from);

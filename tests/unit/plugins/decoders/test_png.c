@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <png.h>
+#include <zlib.h>
 
 #include "base/status.h"
 #include "decoding.h"
@@ -154,6 +155,39 @@ START_TEST(has_the_pixels) {
 }
 END_TEST
 
+/* Puts a chunk into a file, at its end or before its picture. */
+static file with_exif(const file *from, int orientation, int big, int is_last) {
+    enum { AROUND = 12, HEADER = 33 };
+    unsigned char chunk[EXIF_BYTES + AROUND] = {0,   0,   0,   EXIF_BYTES,
+                                                'e', 'X', 'I', 'f'};
+    size_t at = is_last ? from->count - AROUND : HEADER;
+    file made = {malloc(from->count + sizeof chunk), from->count + sizeof chunk};
+    ck_assert_ptr_nonnull(made.bytes);
+    exif_make(orientation, big, chunk + 8);
+    uLong sum = crc32(0, chunk + 4, EXIF_BYTES + 4);
+    for (int i = 0; i < 4; i++)
+        chunk[sizeof chunk - 4 + (size_t)i] = (unsigned char)(sum >> (24 - 8 * i));
+    memcpy(made.bytes, from->bytes, at);
+    memcpy(made.bytes + at, chunk, sizeof chunk);
+    memcpy(made.bytes + at + sizeof chunk, from->bytes + at, from->count - at);
+    return made;
+}
+
+/* Plain and interlaced pictures, with EXIF before and behind. */
+START_TEST(turns_as_the_camera_says) {
+    int orientation = _i / 2 + 1;
+    for (int interlaced = 0; interlaced < 2; interlaced++) {
+        file plain = write_png(&ways[interlaced]);
+        file turned = with_exif(&plain, orientation, _i % 2, interlaced != _i % 2);
+        decoder_turns(decoder_open("png"), &plain, &turned, orientation);
+        if (_i == 0)
+            decoder_mutations(decoder_open("png"), &turned);
+        free(plain.bytes);
+        free(turned.bytes);
+    }
+}
+END_TEST
+
 START_TEST(damage) {
     const dlc_decoder_ops *ops = decoder_open("png");
     file from = write_png(&ways[_i]);
@@ -187,6 +221,7 @@ int main(void) {
     TCase *tcase = tcase_create("png");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, has_the_pixels, 0, WAYS);
+    tcase_add_loop_test(tcase, turns_as_the_camera_says, 0, 16);
     tcase_add_loop_test(tcase, damage, 0, 2);
     tcase_add_test(tcase, a_header_of_gigabytes);
     suite_add_tcase(suite, tcase);

@@ -57,6 +57,49 @@ START_TEST(has_the_pixels) {
 }
 END_TEST
 
+static void put_number(unsigned char *to, size_t number, int bytes) {
+    for (int i = 0; i < bytes; i++)
+        to[i] = (unsigned char)(number >> 8 * i);
+}
+
+/* The extended form of a file: a header with the size, the picture, and EXIF, with
+ * "Exif" before it or not. */
+static file with_exif(const file *from, int orientation, int big, int is_named) {
+    enum { FILE_HEADER = 12, EXTENDED = 18, CHUNK = 8 };
+    size_t rest = from->count - FILE_HEADER;
+    size_t exif = EXIF_BYTES + (is_named ? 6 : 0);
+    file made = {NULL, from->count + EXTENDED + CHUNK + exif};
+    unsigned char *at = made.bytes = calloc(1, made.count);
+    ck_assert_ptr_nonnull(at);
+    memcpy(at, "RIFF....WEBPVP8X", 16);
+    put_number(at + 4, made.count - 8, 4);
+    put_number(at + 16, 10, 4);
+    at[20] = 0x08;
+    put_number(at + 24, WIDTH - 1, 3);
+    put_number(at + 27, HEIGHT - 1, 3);
+    at += FILE_HEADER + EXTENDED;
+    memcpy(at, from->bytes + FILE_HEADER, rest);
+    at += rest;
+    memcpy(at, "EXIF", 4);
+    put_number(at + 4, exif, 4);
+    if (is_named)
+        memcpy(at + CHUNK, "Exif\0\0", 6);
+    exif_make(orientation, big, at + CHUNK + exif - EXIF_BYTES);
+    return made;
+}
+
+START_TEST(turns_as_the_camera_says) {
+    int orientation = _i / 2 + 1;
+    picture written = picture_make(WIDTH, HEIGHT, 3);
+    file plain = write_webp(&written, _i % 2 ? LOSSY : LOSSLESS);
+    file turned = with_exif(&plain, orientation, _i % 2, _i % 3 == 0);
+    decoder_turns(decoder_open("webp"), &plain, &turned, orientation);
+    picture_free(&written);
+    free(plain.bytes);
+    free(turned.bytes);
+}
+END_TEST
+
 START_TEST(damage) {
     const dlc_decoder_ops *ops = decoder_open("webp");
     picture written = picture_make(64, 48, 3);
@@ -73,6 +116,7 @@ int main(void) {
     TCase *tcase = tcase_create("webp");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, has_the_pixels, LOSSY, WAYS_END);
+    tcase_add_loop_test(tcase, turns_as_the_camera_says, 0, 16);
     tcase_add_loop_test(tcase, damage, LOSSY, WAYS_END);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
