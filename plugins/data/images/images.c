@@ -25,6 +25,7 @@ struct dlc_source {
     table images;
     classes known; /* in the order of labels; may be none for a list */
     int32_t labels;
+    int several; /* an image may be of several classes */
     dlc_field field[FIELDS];
 };
 
@@ -80,7 +81,7 @@ static dlc_status list_images(const dlc_settings *settings, dlc_source *source) 
     const char *list = host->get_string(settings, "list");
     dlc_status status;
     if (list) {
-        status = list_read(list, &source->images, &source->labels);
+        status = list_read(list, source->several, &source->images, &source->labels);
         if (status == DLC_OK)
             status = classes_check(&source->known, source->labels, list);
     } else {
@@ -96,22 +97,43 @@ static dlc_status list_images(const dlc_settings *settings, dlc_source *source) 
     return status;
 }
 
+/* Makes a field of several classes of that of one. */
+static dlc_status allow_several(dlc_source *source, const char *list) {
+    dlc_field *labels = &source->field[LABEL];
+    if (labels->classes < 1)
+        return host->fail(DLC_ERR_DATA, "%s: no image is of a class", list);
+    labels->role = DLC_ROLE_CLASSES;
+    labels->dtype = DLC_U8;
+    labels->name = "labels";
+    labels->shape = (dlc_shape){1, {labels->classes}};
+    return DLC_OK;
+}
+
 static dlc_status images_open(const dlc_data_args *args, dlc_source **source) {
     dlc_source *made = host->alloc(sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
     made->fd = -1;
+    made->several = host->get_bool(args->settings, "multi_label");
+    const char *list = host->get_string(args->settings, "list");
     dlc_status status = open_root(args->settings, made);
+    if (status == DLC_OK && made->several && !list)
+        status = host->fail(DLC_ERR_CONFIG,
+                            "%s: multi_label: only a `list` has several classes for an "
+                            "image",
+                            host->where(args->settings, "multi_label"));
     if (status == DLC_OK)
         status = classes_know(args, &made->known);
     if (status == DLC_OK)
         status = list_images(args->settings, made);
+    fields_make(host->get_bool(args->settings, "grey"), &made->known, made->labels,
+                made->field);
+    if (status == DLC_OK && made->several)
+        status = allow_several(made, list);
     if (status != DLC_OK) {
         images_close(made);
         return status;
     }
-    fields_make(host->get_bool(args->settings, "grey"), &made->known, made->labels,
-                made->field);
     *source = made;
     return DLC_OK;
 }
@@ -152,19 +174,37 @@ static dlc_status read_file(dlc_source *source, int fd, dlc_sample *sample) {
                      errno ? strerror(errno) : "it becomes shorter as it is read");
 }
 
-static dlc_status images_read_sample(dlc_source *source, dlc_sample *sample) {
-    const entry *image = table_at(&source->images, sample->index);
-    if (sample->wanted & 1u << LABEL) {
+/* One class is in the table; of several, each has a 1 or 0. */
+static dlc_status read_label(dlc_source *source, const entry *image,
+                             dlc_sample *sample) {
+    if (!source->several) {
         sample->value[LABEL].data = &image->label;
         sample->value[LABEL].bytes = sizeof image->label;
+        return DLC_OK;
     }
+    size_t count = (size_t)source->field[LABEL].classes;
+    uint8_t *to = sample->memory(sample, LABEL, count);
+    if (!to)
+        return DLC_ERR_NOMEM;
+    memset(to, 0, count);
+    for (int32_t i = 0; i < image->count; i++)
+        to[table_labels(&source->images, image)[i]] = 1;
+    return DLC_OK;
+}
+
+static dlc_status images_read_sample(dlc_source *source, dlc_sample *sample) {
+    const entry *image = table_at(&source->images, sample->index);
+    dlc_status status = sample->wanted & 1u << LABEL ? read_label(source, image, sample)
+                                                     : DLC_OK;
+    if (status != DLC_OK)
+        return status;
     if (!(sample->wanted & 1u << IMAGE))
         return DLC_OK;
     int fd = openat(source->fd, table_path(&source->images, sample->index),
                     O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return fail_file(source, sample->index, strerror(errno));
-    dlc_status status = read_file(source, fd, sample);
+    status = read_file(source, fd, sample);
     close(fd);
     return status;
 }
@@ -178,6 +218,8 @@ static const dlc_option options[] = {
     DLC_PATH("list", NULL,
              "a file with lines \"path class\", where classes are numbers from 0; "
              "instead of a folder for each class"),
+    DLC_BOOL("multi_label", "false",
+             "lines of the list have any number of classes: \"path [class...]\""),
     DLC_STRING("classes", NULL,
                "names of the classes in the order of their labels, joined by commas; "
                "default: the folders of the training data, sorted"),

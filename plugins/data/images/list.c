@@ -1,6 +1,7 @@
 /* Reads a list file. Each line is the path of an image, spaces or tabs, and the number
- * of its class, as Caffe's tools write it; a path may have spaces in it. A list of a
- * million lines takes a fraction of a second: it is read at once and searched once. */
+ * of its class, or several, as Caffe's tools write it; a path may have spaces in it. A
+ * list of a million lines takes a fraction of a second: it is read at once and searched
+ * once. */
 #include <string.h>
 
 #include "../shared/file.h"
@@ -23,51 +24,94 @@ static int is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Takes the label off the end of a line; -1: there is none, or it is too large. */
+/* What take_label finds instead of a label. */
+enum { NO_LABEL = -1, WRONG_LABEL = -2 };
+
+/* Takes the label off the end of a line; wrong ones are too large, or without a path.
+ */
 static int64_t take_label(const char *line, size_t *length) {
     size_t end = *length, begin = end;
     int64_t label = 0;
     while (begin > 0 && line[begin - 1] >= '0' && line[begin - 1] <= '9')
         begin--;
     if (begin == end || begin == 0 || !is_blank(line[begin - 1]))
-        return -1;
+        return NO_LABEL;
     for (size_t i = begin; i < end && label <= LABEL_MOST; i++)
         label = 10 * label + (line[i] - '0');
     while (begin > 0 && is_blank(line[begin - 1]))
         begin--;
     *length = begin;
-    return begin > 0 && label <= LABEL_MOST ? label : -1;
+    return begin > 0 && label <= LABEL_MOST ? label : WRONG_LABEL;
 }
 
-static dlc_status add_line(const char *path, int64_t number, const char *line,
-                           size_t length, table *images, int32_t *labels) {
+/* The list that is being read. */
+typedef struct list {
+    const char *path;
+    int64_t line;
+    int several; /* an image may be of several classes */
+    table *images;
+    int32_t *labels;
+} list;
+
+static dlc_status refuse(const list *in, const char *line, size_t length) {
+    return host->fail(DLC_ERR_DATA,
+                      "%s:%lld: \"%.*s\" is not the path of an image and the number "
+                      "of its class",
+                      in->path, (long long)in->line, (int)(length < 200 ? length : 200),
+                      line);
+}
+
+static void count_label(const list *in, int64_t label) {
+    if (label >= *in->labels)
+        *in->labels = (int32_t)label + 1;
+}
+
+/* A path, and any number of labels. */
+static dlc_status add_several(const list *in, const char *line, size_t length) {
+    size_t all = length;
+    int32_t count = 0;
+    dlc_status status = DLC_OK;
+    while (status == DLC_OK) {
+        int64_t label = take_label(line, &length);
+        if (label == WRONG_LABEL)
+            return refuse(in, line, all);
+        if (label == NO_LABEL)
+            return table_add_several(in->images, line, length, count);
+        count_label(in, label);
+        count++;
+        status = table_add_label(in->images, (int32_t)label);
+    }
+    return status;
+}
+
+static dlc_status add_line(const list *in, const char *line, size_t length) {
     while (length > 0 && is_blank(line[length - 1]))
         length--;
     if (length == 0)
         return DLC_OK;
+    if (memchr(line, 0, length))
+        return refuse(in, line, length);
+    if (in->several)
+        return add_several(in, line, length);
     size_t all = length;
-    int64_t label = memchr(line, 0, length) ? -1 : take_label(line, &length);
+    int64_t label = take_label(line, &length);
     if (label < 0)
-        return host->fail(
-            DLC_ERR_DATA,
-            "%s:%lld: \"%.*s\" is not the path of an image and the number "
-            "of its class",
-            path, (long long)number, (int)(all < 200 ? all : 200), line);
-    if (label >= *labels)
-        *labels = (int32_t)label + 1;
-    return table_add(images, line, length, (int32_t)label);
+        return refuse(in, line, all);
+    count_label(in, label);
+    return table_add(in->images, line, length, (int32_t)label);
 }
 
-dlc_status list_read(const char *path, table *images, int32_t *labels) {
+dlc_status list_read(const char *path, int several, table *images, int32_t *labels) {
     growing text = {0};
-    int64_t number = 1;
+    list in = {.path = path, .several = several, .images = images, .labels = labels};
     dlc_status status = read_all(path, &text);
     *labels = 0;
-    for (size_t at = 0; status == DLC_OK && at < text.used; number++) {
+    for (size_t at = 0; status == DLC_OK && at < text.used;) {
         const char *line = text.bytes + at;
         const char *end = memchr(line, '\n', text.used - at);
         size_t length = end ? (size_t)(end - line) : text.used - at;
-        status = add_line(path, number, line, length, images, labels);
+        in.line++;
+        status = add_line(&in, line, length);
         at += length + 1;
     }
     growing_free(&text);

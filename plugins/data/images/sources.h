@@ -13,8 +13,9 @@
 dlc_status folder_read(int fd, const char *root, const char *endings, classes *known,
                        table *images);
 
-/* Reads a list of lines "path label". *labels: the largest label + 1. DLC_ERR_DATA with
- * the line for one that is not like that. */
-dlc_status list_read(const char *path, table *images, int32_t *labels);
+/* Reads a list of lines "path label", or, if images may be of `several` classes, "path
+ * [label...]". *labels: the largest label + 1. DLC_ERR_DATA with the line for one that
+ * is not like that. */
+dlc_status list_read(const char *path, int several, table *images, int32_t *labels);
 
 #endif

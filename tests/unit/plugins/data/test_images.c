@@ -221,6 +221,38 @@ START_TEST(lists) {
 }
 END_TEST
 
+START_TEST(several_classes) {
+    put("p/list", "a b.png 3 0\n7 up.png\nc 1\t1 \r\n");
+    opened o = open_with(setting("list", "p/list"), "multi_label=yes");
+    ck_assert_int_eq(o.info.samples, 3);
+    ck_assert_str_eq(o.info.fields[1].name, "labels");
+    ck_assert_int_eq(o.info.fields[1].role, DLC_ROLE_CLASSES);
+    ck_assert_int_eq(o.info.fields[1].classes, 4);
+    source_holds(&o, 0, "labels", "\1\0\0\1", 4);
+    source_holds(&o, 1, "labels", "\0\0\0\0", 4);
+    source_holds(&o, 2, "labels", "\0\1\0\0", 4);
+    o.ops->name(o.source, 0, text, sizeof text);
+    ck_contains(text, "/p/a b.png");
+    source_close(&o);
+    const char *sets[] = {setting("list", "p/list"), "multi_label=yes",
+                          "classes=a,b,c,d,e", NULL};
+    ck_assert_int_eq(source_open("images", 0, sets, &o), DLC_OK);
+    ck_assert_str_eq(o.info.fields[1].class_names[4], "e");
+    source_holds(&o, 2, "labels", "\0\1\0\0\0", 5);
+    source_close(&o);
+    sets[2] = "classes=a,b,c";
+    source_refused("images", sets, DLC_ERR_DATA, "it has a label 3, but there are 3");
+    sets[2] = NULL;
+    put("p/list", "a.png 1\nb.png 99999999999\n");
+    source_refused("images", sets, DLC_ERR_DATA,
+                   "list:2: \"b.png 99999999999\" is not");
+    put("p/list", "a.png\n");
+    source_refused("images", sets, DLC_ERR_DATA, "list: no image is of a class");
+    sets[0] = setting("folder", "p");
+    source_refused("images", sets, DLC_ERR_CONFIG, "only a `list` has several classes");
+}
+END_TEST
+
 START_TEST(refused_lists) {
     static const char *const lines[] = {
         "a.png", "a.png -1", "a.png x",   "3",
@@ -288,6 +320,7 @@ int main(void) {
     tcase_add_test(tcase, known_classes);
     tcase_add_test(tcase, too_deep);
     tcase_add_test(tcase, lists);
+    tcase_add_test(tcase, several_classes);
     tcase_add_test(tcase, refused_lists);
     tcase_add_test(tcase, a_million_lines);
     tcase_add_test(tcase, without_memory);
