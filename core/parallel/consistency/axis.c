@@ -38,9 +38,10 @@ static dlc_status check(const dlc_axis *axis) {
         dlc_settings_is(session->setup->transport_settings, "shard_optimizer", "yes"))
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "%s: with consistency '%s' each rank makes steps of its own for all weights, "
-            "and needs all of the solver's state for that; remove shard_optimizer, or "
-            "set [consistency] type = synchronous",
+            "%s: with consistency '%s', whose staleness may change while the job runs, "
+            "each rank makes steps of its own for all weights and needs all of the "
+            "solver's state for that; remove shard_optimizer, or set [consistency] type "
+            "= synchronous",
             dlc_settings_where(session->setup->transport_settings, "shard_optimizer"),
             session->setup->consistency->name);
     return DLC_OK;

@@ -46,7 +46,7 @@ dlc_status steps_update(ssp *s, int64_t iteration, span at, float grad_scale,
 
 dlc_status steps_measure(ssp *s, int64_t iteration, float grad_scale) {
     dlc_rule_values values;
-    if (!s->updater->needs_norms || !s->trained)
+    if (!s->updater->needs_norms) /* others may have the rest of the model's gradient */
         return DLC_OK;
     dlc_status status = s->updater->values(s->updater->context, iteration, &values);
     return status == DLC_OK
