@@ -32,8 +32,7 @@ typedef struct check_command {
     dlc_tool_options tool; /* first: the child parsers get a pointer to it */
     check_mistakes mistakes;
     dlc_setup *setup;
-    int32_t wanted; /* ranks of a job on this machine */
-    int32_t ranks;  /* that are shown, each with its own part of the net */
+    int32_t ranks; /* of a job on this machine */
 } check_command;
 
 /* Do ranks hold different parts of the net (layers or stages)? */
@@ -50,7 +49,6 @@ static dlc_status show_ranks(const check_command *command, dlc_job *job,
                                       command->ranks, &session));
         int is_part = dlc_session_part(&session, &part);
         count = is_part ? part.ranks : command->ranks;
-        session.planned_ranks = command->wanted;
         dlc_status status = is_part ? check_report_part(report, &session)
                                     : check_report_net(report, &session);
         if (status == DLC_OK && rank + count >= command->ranks)
@@ -76,7 +74,7 @@ static int check_as_rank(dlc_job *job, void *argument) {
                            .is_divided = command->ranks == 1 &&
                                          is_divided(command->setup),
                            .mistakes = &command->mistakes,
-                           .ranks = command->wanted};
+                           .ranks = command->ranks};
     dlc_status status = show_ranks(command, job, &report);
     if (status != DLC_OK)
         status = report_failure(command, status);
@@ -87,10 +85,10 @@ static int check_as_rank(dlc_job *job, void *argument) {
 static int threads_of_each(const check_command *command) {
     int threads = (int)dlc_settings_get_int(command->setup->train_settings, "threads");
     dlc_machine machine;
-    if (threads > 0 || command->wanted == 1)
+    if (threads > 0 || command->ranks == 1)
         return threads;
     dlc_machine_read(&machine);
-    return machine.cores > command->wanted ? machine.cores / command->wanted : 1;
+    return machine.cores > command->ranks ? machine.cores / command->ranks : 1;
 }
 
 /* As JSON: the mistakes found before there was a rank. Keeps the failure's status. */
@@ -116,11 +114,10 @@ int dlc_command_check(int argc, char **argv) {
     dlc_status status = dlc_tool_setup(&command.tool, DLC_PHASE_TRAIN | DLC_PHASE_TEST,
                                        &command.setup);
     if (status == DLC_OK) {
-        command.wanted = command.setup->ranks;
+        command.ranks = command.setup->ranks;
         dlc_job_options job = {
             .ranks = 1, /* one process builds the nets of all ranks in turn */
             .threads = threads_of_each(&command)};
-        command.ranks = is_divided(command.setup) ? command.setup->ranks : 1;
         status = dlc_job_run(&job, check_as_rank, &command, &exit_code);
     } else if (command.tool.json) {
         print_failure(&command, status);

@@ -10,6 +10,7 @@
 #include "comm/comm_benchmark.h"
 #include "data/upload.h"
 #include "session/feeds.h"
+#include "session/model.h"
 #include "session/scratch.h"
 #include "topology/quota.h"
 
@@ -28,9 +29,7 @@ static uint64_t process_bytes(const dlc_setup *setup) {
 
 /* How many ranks have the same weights, and can share their states. */
 static int32_t shards_of(const dlc_session *session) {
-    return session->ranks == 1 && session->planned_ranks
-               ? session->planned_ranks
-               : dlc_mesh_stage_group(&session->mesh, session->rank).ranks;
+    return dlc_mesh_stage_group(&session->mesh, session->rank).ranks;
 }
 
 /* Are updates sharded, if [transport] shard_optimizer is not `other`? */
@@ -40,10 +39,9 @@ static int shards_unless(const dlc_session *session, const char *other) {
                             other);
 }
 
-/* Of slots, the average of the weights, and the sums of norms. With shard_optimizer a
- * rank has its shards; whether `auto` means that is known only when ranks are
- * connected.
- */
+/* Of slots, the average of the weights, and the sums of norms, without the consistency
+ * model's own. With shard_optimizer a rank has its shards; whether `auto` means that is
+ * known only when ranks are connected. */
 static uint64_t solver_bytes(const dlc_session *session) {
     uint64_t states = (uint64_t)dlc_solver_states(&session->solver);
     if (!session->net)
@@ -94,8 +92,12 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
         .activations = train.activations + test.activations,
         .feeds = feed + test_feed,
         .uploads = dlc_session_async_queue(session) ? DLC_UPLOAD_SLOTS * batch : 0};
-    if (session->net)
+    if (session->net) {
+        uint64_t model = 0;
+        DLC_TRY(dlc_session_model_bytes(session, &model));
+        made.solver += model;
         made.checkpoint = dlc_scratch_planned(session, shards_unless(session, "no"));
+    }
     made.train_batch = train.activations + feed + made.uploads;
     made.test_batch = test.activations + test_feed;
     DLC_EACH_AXIS(session, axis, add_memory)

@@ -12,8 +12,9 @@
  * that memory. Memory that a transport maps is not included. */
 typedef struct dlc_session_memory {
     uint64_t process; /* program, libraries, the data source, plugins */
-    uint64_t weights, gradients, solver, activations; /* including the test net's */
-    uint64_t feeds;      /* batches read ahead, in host memory */
+    uint64_t weights, gradients, activations; /* including the test net's */
+    uint64_t solver;                          /* and the consistency model */
+    uint64_t feeds;                           /* batches read ahead, in host memory */
     uint64_t uploads;    /* batches being uploaded, in the memory of the device */
     uint64_t checkpoint; /* copies of tensors, in host memory */
     uint64_t peak;       /* of all of these, at any time */

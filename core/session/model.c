@@ -96,6 +96,42 @@ dlc_consistency_args dlc_session_model_args(const dlc_session *session,
     return args;
 }
 
+/* Adds the memory of a model of these parameters, of which so many ranks have replicas.
+ */
+static dlc_status add_model_bytes(const dlc_session *session, const dlc_arenas *arenas,
+                                  dlc_mesh_group replicas, double share,
+                                  uint64_t *bytes) {
+    const dlc_consistency_ops *ops = session->consistency_ops;
+    dlc_consistency_extent extent = {.size = sizeof extent,
+                                     .trained = arenas->count - arenas->control_words,
+                                     .slots = session->solver.slots,
+                                     .rank = (session->rank - replicas.first) /
+                                             replicas.stride,
+                                     .ranks = replicas.ranks,
+                                     .share = share};
+    uint64_t one = 0;
+    for (int32_t i = 0; i < arenas->segments; i++)
+        if (arenas->segment[i].count > extent.largest)
+            extent.largest = arenas->segment[i].count;
+    if (extent.trained > 0 && DLC_CAN(ops, memory))
+        DLC_TRY(ops->memory(session->setup->consistency_settings, &extent, &one));
+    *bytes += one;
+    return DLC_OK;
+}
+
+dlc_status dlc_session_model_bytes(const dlc_session *session, uint64_t *bytes) {
+    const dlc_mesh *mesh = &session->mesh;
+    double share = (double)session->local_batch / (double)session->global_batch;
+    *bytes = 0;
+    if (session->ranks == 1)
+        return DLC_OK;
+    DLC_TRY(add_model_bytes(session, dlc_net_arenas(session->net),
+                            dlc_mesh_stage_group(mesh, session->rank), share, bytes));
+    return add_model_bytes(session, dlc_net_sharded_arenas(session->net),
+                           dlc_mesh_data_group(mesh, session->rank),
+                           share * mesh->tensor, bytes);
+}
+
 dlc_status dlc_session_open_model(dlc_session *session) {
     const dlc_consistency_ops *ops = session->consistency_ops;
     DLC_TRY(set_schedule(session, session->resumed_schedule));

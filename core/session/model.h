@@ -17,4 +17,7 @@ dlc_status dlc_session_open_model(dlc_session *session);
 /* Closes the model; no thread waits for its channel any more. */
 void dlc_session_close_model(dlc_session *session);
 
+/* The device memory that the consistency models will take, with nets built. */
+dlc_status dlc_session_model_bytes(const dlc_session *session, uint64_t *bytes);
+
 #endif

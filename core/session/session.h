@@ -32,7 +32,6 @@ typedef struct dlc_session {
     dlc_job *job;
     int32_t rank, ranks;
     int is_plan;           /* only to be shown, not run: there are no peers */
-    int32_t planned_ranks; /* in a plan of one rank: those that it stands for; 0: one */
     dlc_mesh mesh;         /* of the ranks; axes that are not used are 1 rank long */
     dlc_axis *axis;        /* own; those that it was opened with */
     int32_t axes;

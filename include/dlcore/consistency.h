@@ -182,6 +182,17 @@ typedef struct dlc_consistency_needs {
     int32_t allows_skew;
 } dlc_consistency_needs;
 
+/* The parameters that a model would have, and the ranks that would share them: what its
+ * memory depends on. */
+typedef struct dlc_consistency_extent {
+    uint32_t size;
+    size_t trained; /* elements of each arena, without control words */
+    size_t largest; /* of the largest parameter, which is not divided between buckets */
+    int32_t slots;
+    int32_t rank, ranks;
+    double share; /* of the batch, that this rank computes; 0: a server */
+} dlc_consistency_extent;
+
 /* The arguments of create. All pointers are valid until destroy. */
 typedef struct dlc_consistency_args {
     uint32_t size;
@@ -298,6 +309,11 @@ typedef struct dlc_consistency_ops {
 
     /* Optional. Fills in `stats`, whose size the caller has set. */
     dlc_status (*stats)(dlc_consistency *model, dlc_consistency_stats *stats);
+
+    /* Optional, before create. *bytes: memory of the device that a model with these
+     * settings would allocate. NULL: none that counts beside the arenas. */
+    dlc_status (*memory)(const dlc_settings *settings,
+                         const dlc_consistency_extent *extent, uint64_t *bytes);
 } dlc_consistency_ops;
 
 #ifdef __cplusplus

@@ -69,6 +69,26 @@ static dlc_status ssp_stats(dlc_consistency *model, dlc_consistency_stats *stats
     return DLC_OK;
 }
 
+/* As create.c and steps.c allocate it. */
+static dlc_status ssp_memory(const dlc_settings *settings,
+                             const dlc_consistency_extent *extent, uint64_t *bytes) {
+    int32_t servers = (int32_t)host->get_int(settings, "servers");
+    int is_worker = extent->share > 0, owns = servers == 0 || !is_worker;
+    double part = !owns ? 0 : servers ? 1.0 / servers : extent->share;
+    double trained = (double)extent->trained, own = part * trained, floats = trained;
+    int64_t staleness = 0;
+    dlc_status status = staleness_of(settings, &staleness);
+    if (status != DLC_OK)
+        return status;
+    if (staleness > 0 && is_worker)
+        floats += trained; /* steps */
+    /* Messages of the others, the owner's weights and slots; a sum. */
+    floats += own * (extent->ranks + extent->slots);
+    floats += part * (double)extent->largest;
+    *bytes = extent->ranks > 1 ? (uint64_t)(floats * sizeof(float)) : 0;
+    return DLC_OK;
+}
+
 static const dlc_option options[] = {
     DLC_OPTION("staleness", DLC_OPT_FLOAT, DLC_OPT_LIVE, "0", 0, (double)INFINITY, NULL,
                "iterations that a rank may be ahead of the slowest rank's updates; "
@@ -96,6 +116,7 @@ static const dlc_consistency_ops ops = {
     .synchronize = ssp_synchronize,
     .configure = ssp_configure,
     .stats = ssp_stats,
+    .memory = ssp_memory,
 };
 
 static const dlc_feature features[] = {
