@@ -31,8 +31,9 @@ SOURCE = HERE.parents[1]
 SYSTEM = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil"
                     r"|libgcc_s|libstdc\+\+)\.so\.\d+$")
 # Also from the machine, if it has them: MPI must be that of its mpirun, and RDMA libraries
-# must match its drivers. Plugins that need them report it if they are missing.
-MACHINE = re.compile(r"(libmpi|libmpich|libibverbs|librdmacm|libmlx\d+)\.so\.\d+$")
+# must match its drivers; Debian's HDF5 needs curl, and with it thirty libraries for networks.
+# Plugins that need them report it if they are missing.
+MACHINE = re.compile(r"(libmpi|libmpich|libibverbs|librdmacm|libmlx\d+|libhdf5\w*)\.so\.\d+$")
 # Opened by name, so no ELF file lists them: plugin, library, and the modules that the library
 # opens in a folder beside it. There, libucx_perftest_* are for UCX's own benchmark only; Debian
 # 13's need AMD's compiler, five times as large as everything else.

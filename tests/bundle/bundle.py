@@ -180,8 +180,9 @@ def main():
         root = places[1]
         lib = check_files(root)
         check_links(root, lib)
-        # Would load all of this machine's MPI; most machines have none.
-        (lib / "dlcore/0/transport-mpi.so").unlink(missing_ok=True)
+        # Would load all of this machine's MPI and HDF5; most machines have none.
+        for name in ("transport-mpi.so", "data-hdf5.so"):
+            (lib / "dlcore/0" / name).unlink(missing_ok=True)
         check_use(root, work)
         root = places[1].rename(places[2])
         lib = next(root.rglob("libdlcore.so.0")).parent

@@ -242,7 +242,7 @@ static dlc_status unpack_block(unpacking *u) {
         else if (status == DLC_OK)
             u->result = Z_DATA_ERROR;
     } while (status == DLC_OK && u->result == Z_OK && u->z.avail_out == 0);
-    u->z.next_in = NULL; /* nothing points to the block when it is gone */
+    u->z.next_in = u->z.next_out = NULL; /* nothing points to what is gone */
     return status;
 }
 
