@@ -176,14 +176,17 @@ static void send_chunks(const dataset *from, int fd) {
         int64_t rest = i;
         for (int32_t d = at->of.rank; d-- > 0;) {
             int64_t count = (at->of.dims[d] - 1) / at->chunk[d] + 1;
-            first[d] = (hsize_t)(rest % count * at->chunk[d]);
+            hsize_t number = (hsize_t)(rest % count);
+            first[d] = number * (hsize_t)at->chunk[d];
             rest /= count;
         }
         if (H5Dget_chunk_info_by_coord(from->id, first, &mask, &address, &bytes) < 0)
             _exit(1);
         chunk_place place = {.address = -1, .bytes = (uint32_t)bytes, .mask = mask};
-        if (address != HADDR_UNDEF && bytes && bytes <= UINT32_MAX)
-            place.address = (int64_t)address;
+        if (address != HADDR_UNDEF) /* INT64_MAX is beyond any file */
+            place.address = bytes && bytes <= UINT32_MAX && address < INT64_MAX
+                                ? (int64_t)address
+                                : INT64_MAX;
         send(fd, &place, sizeof place);
     }
 }

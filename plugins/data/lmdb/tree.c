@@ -95,7 +95,7 @@ static dlc_status read_meta(const data_file *in, int64_t at, meta *made) {
 
 /* Finds the tree of the last transaction, and the size of pages. */
 static dlc_status find_root(const data_file *in, database *main, uint32_t *page) {
-    meta first, second;
+    meta first = {0}, second = {0};
     dlc_status status = read_meta(in, 0, &first);
     uint32_t size = status == DLC_OK ? first.free.pad : 0;
     if (status != DLC_OK)
@@ -233,7 +233,7 @@ dlc_status tree_walk(const data_file *in, tree_visit visit, void *context) {
     database main = {0};
     walk w = {.in = in, .visit = visit, .context = context};
     dlc_status status = find_root(in, &main, &w.page);
-    if (status != DLC_OK || main.root == NO_PAGE)
+    if (status != DLC_OK || !w.page || main.root == NO_PAGE)
         return status;
     w.pages = (uint64_t)in->bytes / w.page;
     unsigned char *room = host->alloc((size_t)main.depth * w.page);
