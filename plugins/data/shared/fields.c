@@ -291,21 +291,49 @@ static dlc_status add_field(fields *of, const use *as, const char *name, size_t 
     return status;
 }
 
+/* Takes the next name of an option: the whole of it, or up to a comma. */
+static const char *take_name(const use *as, const char *at, const char **name,
+                             size_t *length) {
+    at += strspn(at, " ");
+    size_t all = as->has_several ? strcspn(at, ",") : strlen(at);
+    *name = at;
+    *length = all;
+    while (*length && at[*length - 1] == ' ')
+        --*length;
+    return at[all] ? at + all + 1 : NULL;
+}
+
+/* Is a default what another option makes something else of? */
+static int is_taken(const use *as, const char *name, const dlc_settings *settings) {
+    for (size_t i = 0; i < USES; i++) {
+        const char *at = &uses[i] != as && host->is_set(settings, uses[i].option)
+                             ? host->get_string(settings, uses[i].option)
+                             : NULL;
+        while (at) {
+            const char *other;
+            size_t length;
+            at = take_name(&uses[i], at, &other, &length);
+            if (length == strlen(name) && memcmp(name, other, length) == 0)
+                return 1;
+        }
+    }
+    return 0;
+}
+
 static dlc_status add_fields(fields *of, const use *as, const dlc_settings *settings) {
     const char *at = host->get_string(settings, as->option);
     int is_set = host->is_set(settings, as->option);
     dlc_status status = DLC_OK;
+    if (at && !is_set && is_taken(as, at, settings))
+        return DLC_OK;
     for (int32_t turn = 0; status == DLC_OK && at; turn++) {
-        at += strspn(at, " ");
-        size_t length = as->has_several ? strcspn(at, ",") : strlen(at);
-        const char *next = at[length] ? at + length + 1 : NULL;
-        while (length && at[length - 1] == ' ')
-            length--;
+        const char *name;
+        size_t length;
+        at = take_name(as, at, &name, &length);
         if (!length)
             return host->fail(DLC_ERR_CONFIG, "%s: %s: a name is empty",
                               host->where(settings, as->option), as->option);
-        status = add_field(of, as, at, length, turn, is_set);
-        at = next;
+        status = add_field(of, as, name, length, turn, is_set);
     }
     return status;
 }

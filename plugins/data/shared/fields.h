@@ -9,7 +9,8 @@
 
 extern const dlc_host *host; /* set by the plugin's load */
 
-/* Rows of the option table. The defaults are names that need not exist. */
+/* Rows of the option table. The defaults are names that need not exist, and are left
+ * out where another option has the same name. */
 #define ARRAY_OPTIONS(image_name, label_name, what) \
     DLC_STRING("image", image_name, what " of the images; uint8, or float"), \
         DLC_STRING("label", label_name, what " of the classes, a number from 0 each"), \

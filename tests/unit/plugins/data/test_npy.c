@@ -232,6 +232,23 @@ START_TEST(types) {
 }
 END_TEST
 
+/* A default is left out if it is something else. */
+START_TEST(defaults) {
+    float targets[] = {0.5, 1.5, 2.5};
+    put_some();
+    put("y", header_of("<f4", "3,"), targets, sizeof targets);
+    opened o = open_with(folder, "vector=y", NULL);
+    ck_assert_int_eq(o.info.field_count, 2);
+    ck_assert_int_lt(source_field(&o, "label"), 0);
+    source_holds(&o, 2, "vector", targets + 2, sizeof *targets);
+    source_close(&o);
+    o = open_with(folder, "vector=x, y", NULL);
+    ck_assert_int_eq(o.info.field_count, 2);
+    ck_assert_int_lt(source_field(&o, "image"), 0);
+    source_close(&o);
+}
+END_TEST
+
 /* Every role, in one archive with members of every kind. */
 START_TEST(archives) {
     float image[2][12], changed[2][12];
@@ -435,6 +452,7 @@ int main(void) {
     tcase_add_checked_fixture(tcase, setup, scratch_teardown);
     tcase_add_test(tcase, images_and_labels);
     tcase_add_test(tcase, types);
+    tcase_add_test(tcase, defaults);
     tcase_add_test(tcase, archives);
     tcase_add_test(tcase, arrays_that_do_not_fit);
     tcase_add_test(tcase, damaged_headers);
