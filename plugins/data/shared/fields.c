@@ -103,7 +103,8 @@ static int put_number(const use *as, dlc_dtype dtype, double number, void *to,
         ((float *)to)[at] = (float)number;
         return 1;
     }
-    if (!(number >= 0 && number <= as->most) || number != floor(number))
+    int is_whole = number >= 0 && number <= as->most && number == floor(number);
+    if (as->most > 0 && !is_whole) /* bytes of images are any */
         return 0;
     if (dtype == DLC_U8)
         ((uint8_t *)to)[at] = (uint8_t)number;

@@ -232,6 +232,26 @@ START_TEST(types) {
 }
 END_TEST
 
+/* Two pixels of three channels; and of one, where nothing changes places. */
+START_TEST(channels_last) {
+    put("x", header_of("|u1", "2, 1, 2, 3"), pixels, sizeof pixels);
+    opened o = open_with(folder, "layout=hwc", NULL);
+    ck_assert_int_eq(o.info.fields[0].dtype, DLC_U8);
+    ck_assert(dlc_shape_equal(&o.info.fields[0].shape, &(dlc_shape){3, {3, 1, 2}}));
+    source_holds(&o, 1, "image", "\7\12\10\13\11\377", 6);
+    source_close(&o);
+    put("x", header_of("|u1", "3, 2, 2, 1"), pixels, sizeof pixels);
+    o = open_with(folder, "layout=hwc", NULL);
+    ck_assert(dlc_shape_equal(&o.info.fields[0].shape, &(dlc_shape){3, {1, 2, 2}}));
+    source_holds(&o, 2, "image", pixels + 8, 4);
+    source_close(&o);
+    put("x", header_of("|u1", "3, 2, 2"), pixels, sizeof pixels);
+    o = open_with(folder, "layout=hwc", NULL);
+    source_holds(&o, 1, "image", pixels + 4, 4);
+    source_close(&o);
+}
+END_TEST
+
 /* A default is left out if it is something else. */
 START_TEST(defaults) {
     float targets[] = {0.5, 1.5, 2.5};
@@ -452,6 +472,7 @@ int main(void) {
     tcase_add_checked_fixture(tcase, setup, scratch_teardown);
     tcase_add_test(tcase, images_and_labels);
     tcase_add_test(tcase, types);
+    tcase_add_test(tcase, channels_last);
     tcase_add_test(tcase, defaults);
     tcase_add_test(tcase, archives);
     tcase_add_test(tcase, arrays_that_do_not_fit);
