@@ -185,6 +185,10 @@ const dlc_synonym dlc_synonyms[] = {
      "categoricalcrossentropy "
      "sparsecategoricalcrossentropy",
      "softmax_loss", NULL},
+    {"sigmoidcrossentropyloss sigmoidcrossentropy bce bceloss bcewithlogitsloss "
+     "binarycrossentropy multilabelsoftmarginloss",
+     "sigmoid_cross_entropy_loss", NULL},
+    {"euclideanloss mse mseloss meansquarederror l2loss", "euclidean_loss", NULL},
 
     /* Of layers. */
     {"outchannels channels filters numfilters numfilter outfeatures units numhidden",

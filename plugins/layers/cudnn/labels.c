@@ -18,7 +18,8 @@ void labels_destroy(dlc_layer *layer) {
 }
 
 dlc_status labels_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    return scores_infer(layer, shapes, &((labelled *)layer)->shape);
+    labelled *l = (labelled *)layer;
+    return soft_scores_infer(layer, shapes, &l->shape, &l->soft);
 }
 
 dlc_status labels_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
@@ -43,10 +44,18 @@ dlc_status labels_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
                       "allocate memory for reports of invalid labels");
 }
 
+void labels_point(const labelled *l, const void *labels, labels_args *args) {
+    args->spatial = l->shape.spatial;
+    if (l->soft)
+        args->soft = labels;
+    else
+        args->labels = labels;
+}
+
 labels_args labels_forward(const labelled *l, const dlc_layer_run *run) {
     labels_args args = l->args;
     args.scores = run->in[0];
-    args.labels = run->in[1];
+    labels_point(l, run->in[1], &args);
     args.out = run->out[0];
     args.per_row = run->scratch;
     args.report = l->report;

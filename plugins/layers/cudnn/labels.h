@@ -13,6 +13,7 @@
 typedef struct labelled {
     dlc_layer head;
     score_shape shape;
+    int soft;             /* labels are probabilities, in plain layout */
     labels_args args;     /* all but the pointers */
     label_report *report; /* NULL if there is no GPU */
 } labelled;
@@ -22,6 +23,8 @@ dlc_status labels_create(const dlc_layer_args *args, dlc_layer **layer);
 void labels_destroy(dlc_layer *layer);
 /* `infer` of a loss. */
 dlc_status labels_infer(dlc_layer *layer, dlc_layer_shapes *shapes);
+/* Points at the labels. */
+void labels_point(const labelled *l, const void *labels, labels_args *args);
 /* Chooses layouts. The scratch memory holds one float per position. */
 dlc_status labels_prepare(dlc_layer *layer, dlc_layer_memory *memory);
 /* The arguments of a forward pass. */

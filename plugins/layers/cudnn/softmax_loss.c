@@ -1,5 +1,5 @@
-/* softmax_loss: the cross entropy of softmax and labels, with optional label
- * smoothing. */
+/* softmax_loss: the cross entropy of softmax and labels, classes or probabilities of
+ * classes, with optional label smoothing. */
 #include "labels.h"
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
@@ -48,7 +48,7 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     if (!run->in_diff[0])
         return DLC_OK;
     args.scores = run->in[0];
-    args.labels = run->in[1];
+    labels_point(l, run->in[1], &args);
     args.loss_scale = run->loss_scale;
     args.loss_scale_at = loss_scale_at(run);
     args.diff = run->in_diff[0];

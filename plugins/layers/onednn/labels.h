@@ -9,6 +9,7 @@
 typedef struct labelled {
     score_shape shape;
     int last;          /* channels last */
+    int soft;          /* labels are probabilities, in plain layout */
     int has_ignore;    /* is there an ignored label? */
     int32_t ignore;    /* it */
     const char *layer; /* for messages */

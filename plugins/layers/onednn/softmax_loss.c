@@ -1,4 +1,5 @@
-/* softmax_loss: cross entropy of softmax and label, with optional label smoothing. Our
+/* softmax_loss: cross entropy of softmax and labels, classes or probabilities of
+ * classes, with optional label smoothing. Our
  * own kernel: it is small, and sums in an order that does not depend on threads. */
 #include "labels.h"
 
@@ -21,7 +22,8 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    return scores_infer(layer, shapes, &((softmax_loss *)layer)->l.shape);
+    labelled *l = &((softmax_loss *)layer)->l;
+    return soft_scores_infer(layer, shapes, &l->shape, &l->soft);
 }
 
 /* Workspace: the probabilities, in the layout of the scores. Scratch: a loss per
@@ -39,6 +41,59 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
         memory->reads_out = 1; /* the number of samples that count */
     }
     return DLC_OK;
+}
+
+/* The probabilities that are the label of a position, class after class. */
+typedef struct soft_label {
+    const float *first;
+    int64_t stride;
+} soft_label;
+
+static soft_label soft_label_at(const labelled *l, const void *labels, int64_t i) {
+    int64_t spatial = l->shape.spatial;
+    return (soft_label){(const float *)labels +
+                            i / spatial * spatial * l->shape.classes + i % spatial,
+                        spatial};
+}
+
+/* Padding is NaN. */
+static int soft_label_counts(soft_label label) {
+    return label.first[0] == label.first[0];
+}
+
+/* The probabilities of one position and the logarithm of their sum before they were
+ * divided by it, with the largest score in *top. */
+static float normalize(const softmax_loss *loss, const float *score, float *top,
+                       float *p) {
+    int64_t classes = loss->l.shape.classes, stride = label_stride(&loss->l);
+    float sum = 0;
+    *top = score[0];
+    for (int64_t c = 1; c < classes; c++)
+        *top = score[c * stride] > *top ? score[c * stride] : *top;
+    for (int64_t c = 0; c < classes; c++) {
+        float e = expf(score[c * stride] - *top);
+        sum += e;
+        if (p)
+            p[c * stride] = e;
+    }
+    for (int64_t c = 0; p && c < classes; c++)
+        p[c * stride] /= sum;
+    return logf(sum);
+}
+
+/* What is wanted of class c, with smoothing. */
+static float wanted(const softmax_loss *loss, soft_label label, int64_t c) {
+    return (1 - loss->smoothing) * label.first[c * label.stride] +
+           loss->smoothing / (float)loss->l.shape.classes;
+}
+
+static float soft_loss_of(const softmax_loss *loss, const float *score,
+                          soft_label label, float *p) {
+    float top, log_sum = normalize(loss, score, &top, p), sum = 0;
+    for (int64_t c = 0; c < loss->l.shape.classes; c++)
+        sum -= wanted(loss, label, c) *
+               (score[c * label_stride(&loss->l)] - top - log_sum);
+    return sum;
 }
 
 /* The loss of one position; writes its probabilities to `p` unless NULL. */
@@ -64,6 +119,24 @@ static float loss_of(const softmax_loss *loss, const float *score, int32_t label
     return -(1 - loss->smoothing) * own - loss->smoothing * mean;
 }
 
+static int64_t soft_forward(const softmax_loss *loss, const dlc_layer_run *run,
+                            float *each, float *p) {
+    const labelled *l = &loss->l;
+    int64_t counted = 0;
+#pragma omp parallel for schedule(static) reduction(+ : counted) \
+    if (l->shape.positions * l->shape.classes > 16384)
+    for (int64_t i = 0; i < l->shape.positions; i++) {
+        int64_t at = label_offset(l, i);
+        soft_label label = soft_label_at(l, run->in[1], i);
+        int counts = soft_label_counts(label);
+        each[i] = counts ? soft_loss_of(loss, (const float *)run->in[0] + at, label,
+                                        p ? p + at : NULL)
+                         : 0;
+        counted += counts;
+    }
+    return counted;
+}
+
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const softmax_loss *loss = (const softmax_loss *)layer;
     const labelled *l = &loss->l;
@@ -72,12 +145,14 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     float *out = run->out[0], *each = run->scratch;
     float *p = layer->phase == DLC_PHASE_TRAIN ? run->workspace : NULL;
     int64_t counted = 0;
-    dlc_status status = labels_check(l, labels, &counted);
+    dlc_status status = l->soft ? DLC_OK : labels_check(l, labels, &counted);
     if (status != DLC_OK)
         return status;
+    if (l->soft)
+        counted = soft_forward(loss, run, each, p);
 #pragma omp parallel for schedule(static) if (l->shape.positions * l->shape.classes > \
                                               16384)
-    for (int64_t i = 0; i < l->shape.positions; i++) {
+    for (int64_t i = 0; i < (l->soft ? 0 : l->shape.positions); i++) {
         int64_t at = label_offset(l, i);
         each[i] = label_counts(l, labels[i])
                       ? loss_of(loss, scores + at, labels[i], p ? p + at : NULL)
@@ -89,6 +164,31 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     out[0] = (float)sum;
     out[1] = (float)counted;
     return DLC_OK;
+}
+
+/* Each score has (p * sum of what is wanted - wanted): the sum is 1 for probabilities.
+ */
+static void soft_backward(const softmax_loss *loss, const dlc_layer_run *run,
+                          float scale) {
+    const labelled *l = &loss->l;
+    const float *p = run->workspace;
+    float *diff = run->in_diff[0];
+    int64_t stride = label_stride(l);
+#pragma omp parallel for schedule(static) if (l->shape.positions * l->shape.classes > \
+                                              16384)
+    for (int64_t i = 0; i < l->shape.positions; i++) {
+        int64_t at = label_offset(l, i);
+        soft_label label = soft_label_at(l, run->in[1], i);
+        float sum = 0;
+        for (int64_t c = 0; c < l->shape.classes; c++)
+            sum += wanted(loss, label, c);
+        for (int64_t c = 0; c < l->shape.classes; c++)
+            diff[at + c * stride] = soft_label_counts(label)
+                                        ? (p[at + c * stride] * sum -
+                                           wanted(loss, label, c)) *
+                                              scale
+                                        : 0;
+    }
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
@@ -103,6 +203,10 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     float counted = ((const float *)run->out[0])[1];
     float scale = counted > 0 ? run->loss_scale / counted : 0;
     float spread = loss->smoothing / (float)l->shape.classes;
+    if (l->soft) {
+        soft_backward(loss, run, scale);
+        return DLC_OK;
+    }
 #pragma omp parallel for schedule(static) if (l->shape.positions * l->shape.classes > \
                                               16384)
     for (int64_t i = 0; i < l->shape.positions; i++) {

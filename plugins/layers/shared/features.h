@@ -57,7 +57,15 @@ static const dlc_feature features[] = {
           "turn scores into probabilities that add up to 1"),
     LAYER(softmax_loss, softmax_loss_options,
           CLASSIFIES | DLC_LAYER_LOSS | SIXTEEN_MORE,
-          "cross entropy of softmax(scores) and labels; inputs: scores, labels"),
+          "cross entropy of softmax(scores) and labels, which are classes, or a "
+          "probability of each class; inputs: scores, labels"),
+    LAYER(sigmoid_cross_entropy_loss, sigmoid_cross_entropy_loss_options,
+          DLC_LAYER_METRIC | DLC_LAYER_LOSS,
+          "cross entropy of sigmoid(scores) and targets of 0 to 1, as for several "
+          "labels; inputs: scores, targets"),
+    LAYER(euclidean_loss, euclidean_loss_options, DLC_LAYER_METRIC | DLC_LAYER_LOSS,
+          "half of the squared distance of values and targets; inputs: values, "
+          "targets"),
     LAYER(accuracy, accuracy_options, CLASSIFIES | DLC_LAYER_TEST_ONLY | SIXTEEN_MORE,
           "fraction of samples whose label scores best; inputs: scores, labels"),
     DLC_FEATURES_END,

@@ -133,6 +133,23 @@ const dlc_option softmax_loss_options[] = {
     DLC_OPTIONS_END,
 };
 
+#define PAIR_LOSS_OPTIONS \
+    DLC_CHOICE("normalize", "sample", "sample|element", \
+               "the mean is taken over samples, of each of which the elements are " \
+               "added up, or over elements"), \
+        DLC_INT("ignore_label", NULL, INT32_MIN, INT32_MAX, \
+                "elements with this target don't count")
+
+const dlc_option sigmoid_cross_entropy_loss_options[] = {
+    PAIR_LOSS_OPTIONS,
+    DLC_OPTIONS_END,
+};
+
+const dlc_option euclidean_loss_options[] = {
+    PAIR_LOSS_OPTIONS,
+    DLC_OPTIONS_END,
+};
+
 const dlc_option accuracy_options[] = {
     DLC_INT("top_k", "1", 1, 1 << 20, "right if the label is among this many best"),
     LABEL_OPTIONS,

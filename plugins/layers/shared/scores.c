@@ -14,6 +14,13 @@ static int is_float(dlc_dtype dtype) {
 
 dlc_status scores_infer(const dlc_layer *layer, dlc_layer_shapes *shapes,
                         score_shape *s) {
+    int soft = -1;
+    return soft_scores_infer(layer, shapes, s, &soft);
+}
+
+/* *soft below 0: probabilities are not allowed. */
+dlc_status soft_scores_infer(const dlc_layer *layer, dlc_layer_shapes *shapes,
+                             score_shape *s, int *soft) {
     dlc_status status = need_inputs(layer, shapes, 2);
     if (status != DLC_OK)
         return status;
@@ -27,7 +34,11 @@ dlc_status scores_infer(const dlc_layer *layer, dlc_layer_shapes *shapes,
     s->classes = scores->shape.dims[1];
     s->positions = dlc_shape_count(&scores->shape) / s->classes;
     s->spatial = s->positions / scores->shape.dims[0];
-    if (labels->dtype != DLC_I32 || dlc_shape_count(&labels->shape) != s->positions)
+    if (*soft >= 0)
+        *soft = labels->dtype == DLC_F32 &&
+                dlc_shape_equal(&labels->shape, &scores->shape);
+    if (*soft <= 0 &&
+        (labels->dtype != DLC_I32 || dlc_shape_count(&labels->shape) != s->positions))
         return host->fail(
             DLC_ERR_CONFIG,
             "layer '%s': its second input must be whole-number labels, one "

@@ -14,6 +14,10 @@ int ignore_label_read(const dlc_settings *settings, int32_t *label);
 /* Checks the inputs (scores, labels), and makes out[0] {sum, count}. */
 dlc_status scores_infer(const dlc_layer *layer, dlc_layer_shapes *shapes,
                         score_shape *s);
+/* The labels may also be a probability of each class, float32 of the shape of the
+ * scores; then *soft is 1. */
+dlc_status soft_scores_infer(const dlc_layer *layer, dlc_layer_shapes *shapes,
+                             score_shape *s, int *soft);
 /* For accuracy: also checks top_k, and wants no gradient. */
 dlc_status accuracy_infer(const dlc_layer *layer, int64_t top_k,
                           dlc_layer_shapes *shapes, score_shape *s);

@@ -210,9 +210,32 @@ static double score(const fixture *r, const ref_values *v, int64_t i, int64_t c)
     return v->in[0][(i / spatial * classes + c) * spatial + i % spatial];
 }
 
+/* With a probability of each class instead of a label; NaN does not count. */
+static void ref_soft_loss(const fixture *r, const ref_values *v) {
+    int64_t classes = in_dims(r)[1], spatial = spatial_of(r);
+    double smooth = number(r, "label_smoothing");
+    v->out[0] = v->out[1] = 0;
+    for (int64_t i = 0; i < fixture_in_count(r, 0) / classes; i++) {
+        const double *want = &v->in[1][i / spatial * classes * spatial + i % spatial];
+        double sum = 0;
+        if (isnan(want[0]))
+            continue;
+        for (int64_t c = 0; c < classes; c++)
+            sum += exp(score(r, v, i, c));
+        for (int64_t c = 0; c < classes; c++)
+            v->out[0] -= ((1 - smooth) * want[c * spatial] + smooth / (double)classes) *
+                         (score(r, v, i, c) - log(sum));
+        v->out[1] += 1;
+    }
+}
+
 static void ref_softmax_loss(const fixture *r, const ref_values *v) {
     int64_t classes = in_dims(r)[1];
     double smooth = number(r, "label_smoothing");
+    if (!v->labels) {
+        ref_soft_loss(r, v);
+        return;
+    }
     v->out[0] = v->out[1] = 0;
     for (int64_t i = 0; i < fixture_in_count(r, 1); i++) {
         if (!counts(r, v->labels[i]))
@@ -229,6 +252,42 @@ static void ref_softmax_loss(const fixture *r, const ref_values *v) {
         }
         v->out[1] += 1;
     }
+}
+
+/* Sums what `loss` says of each value and its target; the mean is over samples, or
+ * over elements. */
+static void ref_pair_loss(const fixture *r, const ref_values *v,
+                          double (*loss)(double value, double target)) {
+    int64_t samples = in_dims(r)[0], each = fixture_in_count(r, 0) / samples;
+    v->out[0] = v->out[1] = 0;
+    for (int64_t n = 0; n < samples; n++) {
+        double elements = 0;
+        for (int64_t i = n * each; i < (n + 1) * each; i++) {
+            double target = v->labels ? v->labels[i] : v->in[1][i];
+            if (isnan(target) || (v->labels && !counts(r, v->labels[i])))
+                continue;
+            v->out[0] += loss(v->in[0][i], target);
+            elements++;
+        }
+        v->out[1] += is(r, "normalize", "element") ? elements : elements > 0;
+    }
+}
+
+static double cross_entropy(double value, double target) {
+    double p = 1 / (1 + exp(-value));
+    return -target * log(p) - (1 - target) * log(1 - p);
+}
+
+static double half_square(double value, double target) {
+    return (value - target) * (value - target) / 2;
+}
+
+static void ref_sigmoid_cross_entropy_loss(const fixture *r, const ref_values *v) {
+    ref_pair_loss(r, v, cross_entropy);
+}
+
+static void ref_euclidean_loss(const fixture *r, const ref_values *v) {
+    ref_pair_loss(r, v, half_square);
 }
 
 static void ref_accuracy(const fixture *r, const ref_values *v) {
@@ -412,6 +471,8 @@ ref_forward ref_find(const char *type) {
         {"clip", ref_activation},
         {"abs", ref_activation},
         {"softmax_loss", ref_softmax_loss},
+        {"sigmoid_cross_entropy_loss", ref_sigmoid_cross_entropy_loss},
+        {"euclidean_loss", ref_euclidean_loss},
         {"accuracy", ref_accuracy},
         {"lrn", ref_lrn},
         {"batch_norm", ref_batch_norm},

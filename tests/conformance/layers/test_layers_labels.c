@@ -1,4 +1,4 @@
-/* softmax_loss and accuracy. */
+/* Losses and accuracy. */
 #include "checker.h"
 
 #include <math.h>
@@ -44,6 +44,87 @@ START_TEST(label_smoothing) {
         spec.settings = settings[i];
         check_all_ways(&spec, 1e-5);
     }
+}
+END_TEST
+
+/* Labels that are a probability of each class, with the weights of any numbers. */
+START_TEST(soft_labels) {
+    static const char *const settings[] = {"", "label_smoothing=0.3"};
+    static const dlc_shape shapes[] = {{2, {5, 10}}, {4, {2, 5, 3, 4}}, {2, {40, 30}}};
+    layer_spec spec = {.type = "softmax_loss",
+                       .settings = settings[_i % 2],
+                       .inputs = 2,
+                       .in = {shapes[_i / 2], shapes[_i / 2]}};
+    check_all_ways(&spec, 1e-5);
+}
+END_TEST
+
+/* ---- Losses of values and targets -------------------------------------------- */
+
+static const struct {
+    const char *settings;
+    dlc_shape values, targets;
+    int whole; /* targets are whole numbers */
+} pairs[] = {
+    {"", {2, {5, 3}}, {2, {5, 3}}, 0},
+    {"normalize=element", {2, {64, 17}}, {2, {64, 17}}, 0},
+    {"", {4, {3, 2, 5, 7}}, {4, {3, 2, 5, 7}}, 0},
+    {"", {2, {6, 1}}, {1, {6}}, 1},
+    {"ignore_label=1", {4, {2, 1, 9, 8}}, {3, {2, 9, 8}}, 1},
+    {"normalize=element ignore_label=0", {4, {2, 1, 9, 8}}, {3, {2, 9, 8}}, 1},
+};
+static const char *const pair_types[] = {"sigmoid_cross_entropy_loss",
+                                         "euclidean_loss"};
+
+START_TEST(pair_losses) {
+    for (int t = 0; t < 2; t++) {
+        layer_spec spec = {.type = pair_types[t],
+                           .settings = pairs[_i].settings,
+                           .inputs = 2,
+                           .labels = pairs[_i].whole ? 2 : 0,
+                           .in = {pairs[_i].values, pairs[_i].targets}};
+        check_all_ways(&spec, 1e-5);
+    }
+}
+END_TEST
+
+/* By hand: the formulas of Caffe, whose mean is over samples, values that overflow exp,
+ * and targets that do not count. */
+START_TEST(pair_losses_by_hand) {
+    static const float values[6] = {200, -200, 0, 1, 2, 3};
+    static const float targets[6] = {1, 0, 0.5f, NAN, NAN, NAN};
+    const double want[2] = {log(2), (199.0 * 199 + 200.0 * 200 + 0.25) / 2};
+    const float slopes[2][3] = {{0, 0, 0}, {199, -200, -0.5f}};
+    for (int t = 0; t < 2; t++) {
+        layer_spec spec = {.type = pair_types[t],
+                           .settings = "",
+                           .inputs = 2,
+                           .in = {SHAPE(2, 3), SHAPE(2, 3)}};
+        fixture r;
+        ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
+        memcpy(r.in_data[0], values, sizeof values);
+        memcpy(r.in_data[1], targets, sizeof targets);
+        ck_assert_int_eq(fixture_forward(&r), DLC_OK);
+        ck_assert_int_eq(fixture_backward(&r), DLC_OK);
+        ck_assert_float_eq_tol(r.out_data[0], (float)want[t], 1e-6f * (float)want[t]);
+        ck_assert_float_eq(r.out_data[1], 1);
+        for (int i = 0; i < 6; i++)
+            ck_assert_float_eq_tol(r.in_diff[0][i], i < 3 ? slopes[t][i] : 0, 1e-6f);
+        fixture_close(&r);
+    }
+}
+END_TEST
+
+START_TEST(pair_losses_refuse) {
+    layer_spec spec = {.type = "euclidean_loss",
+                       .settings = "",
+                       .inputs = 2,
+                       .in = {SHAPE(2, 3), SHAPE(3, 2)}};
+    check_refused(&spec, DLC_ERR_CONFIG, "a target for each of the values 2x3");
+    spec.in[1] = SHAPE(2);
+    check_refused(&spec, DLC_ERR_CONFIG, "it is 2");
+    spec.inputs = 1;
+    check_refused(&spec, DLC_ERR_CONFIG, "2 inputs");
 }
 END_TEST
 
@@ -203,6 +284,10 @@ int main(void) {
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, softmax_loss, 0, COUNT(cases));
     tcase_add_test(tests, label_smoothing);
+    tcase_add_loop_test(tests, soft_labels, 0, 6);
+    tcase_add_loop_test(tests, pair_losses, 0, COUNT(pairs));
+    tcase_add_test(tests, pair_losses_by_hand);
+    tcase_add_test(tests, pair_losses_refuse);
     tcase_add_loop_test(tests, sixteen_bits, 0, COUNT(cases));
     tcase_add_loop_test(tests, accuracy, 0, COUNT(cases));
     tcase_add_test(tests, large_scores);

@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "../../shared/pair_loss.h"
 #include "activation_body.h"
 #include "concat_body.h"
 #include "dropout_body.h"
@@ -40,6 +41,9 @@ cudaError_t softmax_backward_run(const softmax_args *s, cudaStream_t stream);
 cudaError_t loss_forward_run(const labels_args *l, cudaStream_t stream);
 cudaError_t loss_backward_run(const labels_args *l, cudaStream_t stream);
 cudaError_t accuracy_run(const labels_args *l, cudaStream_t stream);
+
+cudaError_t pair_loss_forward_run(const pair_loss_args *l, cudaStream_t stream);
+cudaError_t pair_loss_backward_run(const pair_loss_args *l, cudaStream_t stream);
 
 cudaError_t dropout_run(const dropout_args *d, cudaStream_t stream);
 

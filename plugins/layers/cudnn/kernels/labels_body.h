@@ -23,6 +23,8 @@ typedef struct labels_args {
     int64_t top_k;   /* accuracy */
     const void *scores;
     const int32_t *labels;
+    const float *soft; /* softmax_loss: instead of labels, N, C, spatial */
+    int64_t spatial;
     float *per_row;       /* result of each row */
     float *out;           /* {sum, count} */
     softmax_stats *stats; /* softmax_loss; NULL: not wanted */
@@ -54,7 +56,31 @@ BODY float report_bad_label(const labels_args *l, int64_t i) {
     return NAN;
 }
 
+/* The probability of class c that is wanted of row i. Padding is NaN. */
+BODY float soft_label(const labels_args *l, int64_t i, int64_t c) {
+    return l->soft[(i / l->spatial * l->classes + c) * l->spatial + i % l->spatial];
+}
+
+BODY int row_counts(const labels_args *l, int64_t i) {
+    return l->soft ? soft_label(l, i, 0) == soft_label(l, i, 0)
+                   : label_counts(l, l->labels[i]);
+}
+
 /* ---- softmax_loss ------------------------------------------------------------ */
+
+/* What is wanted of class c in row i, with smoothing. */
+BODY float soft_wanted(const labels_args *l, int64_t i, int64_t c) {
+    return (1 - l->smoothing) * soft_label(l, i, c) + l->smoothing / (float)l->classes;
+}
+
+/* By one lane: rows of probabilities have few classes. */
+BODY float soft_loss_value(const labels_args *l, const row_view *r, dlc_dtype type,
+                           int64_t i, float max, pair sums) {
+    float log_sum = logf(sums.a), sum = 0;
+    for (int64_t c = 0; c < l->classes; c++)
+        sum -= soft_wanted(l, i, c) * (row_value(r, type, c) - max - log_sum);
+    return sum;
+}
 
 BODY float loss_value(const labels_args *l, const row_view *r, dlc_dtype type,
                       int32_t label, float max, pair sums) {
@@ -67,12 +93,14 @@ BODY float loss_value(const labels_args *l, const row_view *r, dlc_dtype type,
 BODY void loss_row_done(const labels_args *l, dlc_dtype type, int64_t i, float max,
                         pair sums) {
     const row_view r = labels_row(l, i);
-    int32_t label = l->labels[i];
+    int32_t label = l->soft ? 0 : l->labels[i];
     softmax_stats stats = {max, 1 / sums.a};
     if (l->stats)
         l->stats[i] = stats;
-    if (!label_counts(l, label))
+    if (!row_counts(l, i))
         l->per_row[i] = 0;
+    else if (l->soft)
+        l->per_row[i] = soft_loss_value(l, &r, type, i, max, sums);
     else if (!label_is_valid(l, label))
         l->per_row[i] = report_bad_label(l, i);
     else
@@ -89,14 +117,19 @@ BODY float loss_factor(const labels_args *l) {
 BODY void loss_gradient(const labels_args *l, dlc_dtype type, int64_t i, int lane,
                         int lanes, float factor) {
     const row_view r = labels_row(l, i);
-    int32_t label = l->labels[i];
-    int counts = label_counts(l, label);
-    float spread = l->smoothing / (float)l->classes, own = 1 - l->smoothing;
+    int32_t label = l->soft ? 0 : l->labels[i];
+    int counts = row_counts(l, i);
+    float spread = l->smoothing / (float)l->classes, own = 1 - l->smoothing, sum = 1;
     const softmax_stats stats = l->stats[i];
+    if (l->soft) {
+        sum = 0;
+        for (int64_t c = 0; c < l->classes; c++)
+            sum += soft_wanted(l, i, c);
+    }
     for (int64_t c = lane; c < l->classes; c += lanes) {
         float p = expf(row_value(&r, type, c) - stats.max) * stats.inverse_sum;
-        float want = spread + (c == label ? own : 0);
-        store_one(type, l->diff, r.first + c, counts ? (p - want) * factor : 0);
+        float want = l->soft ? soft_wanted(l, i, c) : spread + (c == label ? own : 0);
+        store_one(type, l->diff, r.first + c, counts ? (p * sum - want) * factor : 0);
     }
 }
 
@@ -141,7 +174,7 @@ BODY label_sums labels_partial(const labels_args *l, int thread) {
     label_sums s = {0, 0};
     for (int64_t i = thread; i < l->rows; i += BLOCK) {
         s.sum += (double)l->per_row[i];
-        s.count += label_counts(l, l->labels[i]);
+        s.count += row_counts(l, i);
     }
     return s;
 }

@@ -164,6 +164,28 @@ cudaError_t loss_backward_run(const labels_args *l, cudaStream_t stream) {
     return cudaSuccess;
 }
 
+cudaError_t pair_loss_forward_run(const pair_loss_args *l, cudaStream_t stream) {
+    (void)stream;
+    for (int64_t n = 0; n < l->samples; n++) {
+        pair_loss_sum all = {0, 0};
+        for (int thread = 0; thread < BLOCK; thread++) {
+            pair_loss_sum part = pair_loss_part(l, n, thread, BLOCK);
+            all.sum += part.sum;
+            all.count += part.count;
+        }
+        pair_loss_sample_done(l, n, all);
+    }
+    pair_loss_total(l);
+    return cudaSuccess;
+}
+
+cudaError_t pair_loss_backward_run(const pair_loss_args *l, cudaStream_t stream) {
+    (void)stream;
+    for (int64_t i = 0; i < l->samples * l->each; i++)
+        pair_loss_gradient(l, i);
+    return cudaSuccess;
+}
+
 cudaError_t accuracy_run(const labels_args *l, cudaStream_t stream) {
     (void)stream;
     for (int64_t i = 0; i < l->rows; i++) {

@@ -161,6 +161,9 @@ static const dlc_feature features[] = {
     LAYER(flatten, flatten_options, 0),
     LAYER(softmax, softmax_options, 0),
     LAYER(softmax_loss, softmax_loss_options, DLC_LAYER_METRIC | DLC_LAYER_LOSS),
+    LAYER(sigmoid_cross_entropy_loss, sigmoid_cross_entropy_loss_options,
+          DLC_LAYER_METRIC | DLC_LAYER_LOSS),
+    LAYER(euclidean_loss, euclidean_loss_options, DLC_LAYER_METRIC | DLC_LAYER_LOSS),
     LAYER(accuracy, accuracy_options, DLC_LAYER_METRIC),
     DLC_FEATURES_END,
 };

@@ -2,7 +2,7 @@
 # load. The tests of the kernels follow.
 set(folder ${PROJECT_SOURCE_DIR}/plugins/layers/cudnn)
 set(sources "")
-foreach(name activation eltwise tensors pooling lrn softmax labels softmax_loss accuracy
+foreach(name activation eltwise tensors pooling lrn softmax labels softmax_loss pair_loss accuracy
     dropout scale concat flatten layout relu)
   list(APPEND sources ${folder}/${name}.c)
 endforeach()
@@ -17,7 +17,7 @@ set(kernels norm bias reorder)
 if(DLC_SANITIZE)
   list(APPEND sources host_kernels.c)
 else()
-  list(APPEND kernels kernels/labels kernels/lrn kernels/pointwise kernels/pooling
+  list(APPEND kernels kernels/labels kernels/lrn kernels/pair_loss kernels/pointwise kernels/pooling
     kernels/simple kernels/softmax)
 endif()
 foreach(file IN LISTS kernels)
