@@ -39,7 +39,7 @@ static void add_inputs(dlc_text *text, const dlc_graph *graph,
         dlc_graph_input from = layer->input[i];
         dlc_text_add(text, i ? ", " : "input = ");
         if (from.layer == DLC_FROM_DATA)
-            dlc_text_add(text, from.output ? "label" : "data");
+            dlc_text_add(text, "%s", graph->field[from.output].name);
         else
             dlc_text_add(text, "%s", graph->layer[from.layer].name);
         if (from.layer != DLC_FROM_DATA && from.output)
@@ -56,7 +56,7 @@ static void add_layer(dlc_text *text, const dlc_graph *graph,
         dlc_setting setting = dlc_settings_at(layer->settings, i);
         if (strcmp(setting.name, "input") == 0)
             add_inputs(text, graph, layer);
-        else
+        else if (strcmp(setting.name, "label") != 0) /* it is one of the inputs */
             add_setting(text, &setting);
     }
 }

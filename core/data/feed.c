@@ -11,17 +11,17 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "data/batch_layout.h"
 #include "data/order.h"
 #include "data/skips.h"
 #include "data/thread_pool.h"
 
 #define DETAIL_BYTES 1024
-#define LINE ((size_t)64) /* bytes of a cache line */
 
 typedef struct slot {
-    dlc_memory memory; /* of both, where it is the device's */
-    void *data;
-    int32_t *labels;
+    dlc_memory memory; /* of all fields, where it is the device's */
+    void *base;        /* of all fields */
+    int32_t *labels;   /* own; NULL: those of the field */
     int32_t samples;
     int64_t iteration;
 } slot;
@@ -38,14 +38,19 @@ typedef struct failure {
 struct dlc_feed {
     dlc_feed_args args;
     dlc_loader loader;
-    int64_t begin, end; /* test: this rank's samples */
-    int64_t batches;    /* test: number of batches in them */
+    dlc_batch_layout layout; /* of a slot */
+    int64_t begin, end;      /* test: this rank's samples */
+    int64_t batches;         /* test: number of batches in them */
 
     /* Used by the reading thread and its pool alone. */
     dlc_order order;
     int64_t *index; /* of the samples of a batch */
+    int64_t
+        *partner; /* of those that they are mixed with, outside of the batch, or -1 */
     dlc_thread_pool *pool;
     dlc_load_scratch *scratch; /* of each thread of the pool */
+    char *mixed;               /* for each thread, a sample to mix with; or NULL */
+    dlc_batch_layout mixed_layout;
     dlc_skips skips;
     failure failure; /* of the batch that is being filled */
     double waited;   /* seconds that the caller has; its own */
@@ -77,6 +82,25 @@ static int64_t position_of(const dlc_feed_args *args, int64_t iteration, int32_t
     return iteration * args->batch + args->offset + i / run * args->stride + i % run;
 }
 
+/* Is the sample after this one in the batch the other of its pair? */
+static int begins_pair(const dlc_feed_args *args, int64_t iteration, int32_t i) {
+    return i >= 0 && i + 1 < args->count &&
+           position_of(args, iteration, i + 1) ==
+               (position_of(args, iteration, i) ^ 1) &&
+           position_of(args, iteration, i) % 2 == 0;
+}
+
+/* Sets the indices of the others of the pairs that are not whole in this batch. */
+static void choose_partners(dlc_feed *feed, int64_t iteration) {
+    const dlc_feed_args *args = &feed->args;
+    for (int32_t i = 0; i < args->count; i++)
+        feed->partner[i] = begins_pair(args, iteration, i) ||
+                                   begins_pair(args, iteration, i - 1)
+                               ? -1
+                               : dlc_order_at(&feed->order,
+                                              position_of(args, iteration, i) ^ 1);
+}
+
 /* Sets the indices of the samples in a batch; returns how many of them are real. */
 static int32_t choose_samples(dlc_feed *feed, int64_t iteration) {
     const dlc_feed_args *args = &feed->args;
@@ -84,6 +108,8 @@ static int32_t choose_samples(dlc_feed *feed, int64_t iteration) {
         for (int32_t i = 0; i < args->count; i++)
             feed->index[i] = dlc_order_at(&feed->order,
                                           position_of(args, iteration, i));
+        if (dlc_mix_is_on(&args->mix))
+            choose_partners(feed, iteration);
         return args->count;
     }
     int64_t begin = feed->begin + iteration * test_step(args);
@@ -112,18 +138,16 @@ static void note_failure(failure *first, int32_t sample, dlc_status status) {
 /* Loads a sample; if it cannot be read and may be skipped, the next one that can be, or
  * nothing in a test. So the result depends on the position alone. */
 static dlc_status load_or_skip(dlc_feed *feed, dlc_load_scratch *scratch, int64_t index,
-                               uint64_t position, void *data, int32_t *label) {
+                               uint64_t position, void *const *to) {
     int64_t samples = dlc_feed_samples(feed);
     for (int64_t i = 0; i < samples; i++) {
         int64_t now = (index + i) % samples;
-        dlc_status status = dlc_loader_load(&feed->loader, scratch, now, position, data,
-                                            label);
+        dlc_status status = dlc_loader_load(&feed->loader, scratch, now, position, to);
         if (status != DLC_ERR_DATA)
             return status;
         DLC_TRY(dlc_skips_add(&feed->skips, now));
         if (feed->args.test) {
-            memset(data, 0, feed->loader.bytes);
-            *label = DLC_LABEL_NONE;
+            dlc_batch_clear(&feed->layout, to, 0);
             return DLC_OK;
         }
     }
@@ -135,27 +159,63 @@ static dlc_status load_or_skip(dlc_feed *feed, dlc_load_scratch *scratch, int64_
 static void load_sample(void *context, int32_t i, int32_t thread) {
     const filling *f = context;
     dlc_feed *feed = f->feed;
-    const dlc_feed_args *args = &feed->args;
-    uint64_t position = (uint64_t)position_of(args, f->into->iteration, i);
+    void *to[DLC_NET_FIELDS];
+    dlc_batch_find(&feed->layout, f->into->base, i, to);
     dlc_status status = load_or_skip(
-        feed, &feed->scratch[thread], feed->index[i], position,
-        (char *)f->into->data + (size_t)i * feed->loader.bytes, &f->into->labels[i]);
+        feed, &feed->scratch[thread], feed->index[i],
+        (uint64_t)position_of(&feed->args, f->into->iteration, i), to);
     if (status != DLC_OK)
         note_failure(&feed->failure, i, status);
 }
 
+/* Loads the other of a pair, which another rank or batch has. */
+static dlc_status load_partner(dlc_feed *feed, int32_t thread, int64_t index,
+                               int64_t position, void *to[DLC_NET_FIELDS]) {
+    dlc_batch_find(&feed->mixed_layout,
+                   feed->mixed + (size_t)thread * feed->mixed_layout.bytes, 0, to);
+    return load_or_skip(feed, &feed->scratch[thread], index, (uint64_t)position, to);
+}
+
+/* Mixes a sample of a batch with the other of its pair. */
+static void mix_sample(void *context, int32_t i, int32_t thread) {
+    const filling *f = context;
+    dlc_feed *feed = f->feed;
+    const dlc_feed_args *args = &feed->args;
+    int64_t iteration = f->into->iteration, position = position_of(args, iteration, i);
+    void *one[DLC_NET_FIELDS], *other[DLC_NET_FIELDS];
+    dlc_status status = DLC_OK;
+    if (begins_pair(args, iteration, i - 1))
+        return; /* with the one before */
+    dlc_batch_find(&feed->layout, f->into->base, i, one);
+    if (feed->partner[i] < 0)
+        dlc_batch_find(&feed->layout, f->into->base, i + 1, other);
+    else
+        status = load_partner(feed, thread, feed->partner[i], position ^ 1, other);
+    if (status != DLC_OK) {
+        note_failure(&feed->failure, i, status);
+        return;
+    }
+    dlc_mix mix = dlc_mix_draw(&args->mix, &feed->loader, position / 2);
+    dlc_mix_pair(&mix, &feed->loader, one, other);
+}
+
 static dlc_status fill_slot(dlc_feed *feed, slot *into, int64_t iteration) {
     const dlc_feed_args *args = &feed->args;
+    filling f = {.feed = feed, .into = into};
     int32_t samples = choose_samples(feed, iteration);
     into->samples = samples;
     into->iteration = iteration;
     feed->failure.status = DLC_OK;
-    dlc_thread_pool_run(feed->pool, args->count, load_sample,
-                        &(filling){.feed = feed, .into = into});
+    dlc_thread_pool_run(feed->pool, args->count, load_sample, &f);
+    if (feed->failure.status == DLC_OK && feed->partner)
+        dlc_thread_pool_run(feed->pool, args->count, mix_sample, &f);
     if (feed->failure.status != DLC_OK)
         return dlc_fail(feed->failure.status, "%s", feed->failure.detail);
-    for (int32_t i = samples; i < args->count; i++)
-        into->labels[i] = DLC_LABEL_NONE;
+    for (int32_t i = samples; i < args->count; i++) {
+        void *to[DLC_NET_FIELDS];
+        dlc_batch_find(&feed->layout, into->base, i, to);
+        dlc_batch_clear(&feed->layout, to, 1);
+    }
     return DLC_OK;
 }
 
@@ -222,8 +282,9 @@ dlc_loader_args dlc_feed_loader_args(const dlc_feed_args *args) {
                              .transforms = args->transforms,
                              .seed = args->seed,
                              .test = args->test,
-                             .labels_only = args->labels_only,
-                             .keep_bytes = args->keep_bytes};
+                             .soft_labels = !args->test && dlc_mix_is_on(&args->mix),
+                             .keep_bytes = args->keep_bytes && args->mix.mixup <= 0,
+                             .fields = args->fields};
 }
 
 static dlc_status open_loader(dlc_feed *feed) {
@@ -248,33 +309,50 @@ static int32_t batches_ahead(const dlc_feed *feed) {
     return batch * MOST <= ROOM ? MOST : batch * 2 <= ROOM ? 2 : 1;
 }
 
-static dlc_status alloc_slot(const dlc_feed *feed, size_t count, slot *made) {
+static dlc_status alloc_labels(const dlc_feed *feed, slot *made) {
+    size_t count = (size_t)feed->args.count;
+    if (dlc_batch_has_classes(&feed->layout))
+        return DLC_OK;
+    made->labels = dlc_alloc(count, sizeof *made->labels);
+    if (!made->labels)
+        return DLC_ERR_NOMEM;
+    memset(made->labels, 0xff, count * sizeof *made->labels);
+    return DLC_OK;
+}
+
+static dlc_status alloc_slot(const dlc_feed *feed, slot *made) {
     const dlc_feed_args *args = &feed->args;
-    size_t bytes, all, label_bytes = (count * sizeof(int32_t) + LINE - 1) & -LINE;
+    DLC_TRY(alloc_labels(feed, made));
     if (!args->device_ops) {
-        made->data = dlc_alloc(count, feed->loader.bytes);
-        made->labels = dlc_alloc(count, sizeof(int32_t));
-        return made->data && made->labels ? DLC_OK : DLC_ERR_NOMEM;
+        made->base = dlc_alloc(feed->layout.bytes, 1);
+        return made->base ? DLC_OK : DLC_ERR_NOMEM;
     }
-    if (__builtin_mul_overflow(count, feed->loader.bytes, &bytes) ||
-        __builtin_add_overflow(bytes, label_bytes, &all))
-        return dlc_fail(DLC_ERR_NOMEM, "a batch of %zu samples is too large", count);
     made->memory.size = sizeof made->memory;
-    DLC_TRY(args->device_ops->alloc(args->device, all, DLC_MEM_STAGING, &made->memory));
-    /* Labels first: after bytes they might not be aligned. */
-    made->labels = made->memory.base;
-    made->data = (char *)made->memory.base + label_bytes;
+    DLC_TRY(args->device_ops->alloc(args->device, feed->layout.bytes, DLC_MEM_STAGING,
+                                    &made->memory));
+    made->base = made->memory.base;
     return DLC_OK;
 }
 
 static void free_slot(const dlc_feed *feed, slot *made) {
     const dlc_feed_args *args = &feed->args;
-    if (!args->device_ops) {
-        dlc_free(made->labels);
-        dlc_free(made->data);
-    } else if (made->memory.base) {
+    if (!args->device_ops)
+        dlc_free(made->base);
+    else if (made->memory.base)
         args->device_ops->free(args->device, &made->memory);
-    }
+    dlc_free(made->labels);
+}
+
+/* Memory of pairs that are not whole in a batch. */
+static dlc_status alloc_mixed(dlc_feed *feed) {
+    size_t count = (size_t)feed->args.count;
+    if (feed->args.test || !dlc_mix_is_on(&feed->args.mix))
+        return DLC_OK;
+    DLC_TRY(dlc_mix_check(&feed->args.mix, &feed->loader));
+    DLC_TRY(dlc_batch_layout_make(&feed->loader, 1, &feed->mixed_layout));
+    feed->partner = dlc_alloc(count, sizeof *feed->partner);
+    feed->mixed = dlc_alloc(loading_threads(feed), feed->mixed_layout.bytes);
+    return feed->partner && feed->mixed ? DLC_OK : DLC_ERR_NOMEM;
 }
 
 static dlc_status alloc_slots(dlc_feed *feed) {
@@ -285,9 +363,10 @@ static dlc_status alloc_slots(dlc_feed *feed) {
     feed->scratch = dlc_alloc(loading_threads(feed), sizeof *feed->scratch);
     if (!feed->slots || !feed->index || !feed->scratch)
         return DLC_ERR_NOMEM;
+    DLC_TRY(dlc_batch_layout_make(&feed->loader, count, &feed->layout));
     for (int32_t i = 0; i < feed->slot_count; i++)
-        DLC_TRY(alloc_slot(feed, count, &feed->slots[i]));
-    return DLC_OK;
+        DLC_TRY(alloc_slot(feed, &feed->slots[i]));
+    return alloc_mixed(feed);
 }
 
 static dlc_status start_thread(dlc_feed *feed) {
@@ -335,7 +414,7 @@ dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *
     DLC_TRY(check_args(args));
     DLC_TRY(open_loader(&feed));
     uint64_t count = (uint64_t)args->count;
-    *batch = count * (feed.loader.bytes + sizeof(int32_t));
+    *batch = count * feed.loader.bytes;
     *bytes = ((uint64_t)batches_ahead(&feed) + 1) * *batch;
     if (!feed.loader.as_read)
         *bytes += loading_threads(&feed) * feed.loader.in_bytes;
@@ -384,6 +463,8 @@ void dlc_feed_close(dlc_feed *feed) {
     for (size_t i = 0; feed->scratch && i < loading_threads(feed); i++)
         dlc_load_scratch_free(&feed->scratch[i]);
     dlc_free(feed->scratch);
+    dlc_free(feed->mixed);
+    dlc_free(feed->partner);
     dlc_free(feed->index);
     dlc_skips_close(&feed->skips);
     dlc_loader_close(&feed->loader);
@@ -393,12 +474,20 @@ void dlc_feed_close(dlc_feed *feed) {
 
 /* ---- Calls ----------------------------------------------------------------- */
 
+int32_t dlc_feed_fields(const dlc_feed *feed) {
+    return feed->loader.fields;
+}
+
+const dlc_loaded_field *dlc_feed_field(const dlc_feed *feed, int32_t i) {
+    return &feed->loader.field[i];
+}
+
 dlc_shape dlc_feed_shape(const dlc_feed *feed) {
-    return feed->loader.shape;
+    return feed->loader.field[DLC_FIELD_DATA].shape;
 }
 
 dlc_dtype dlc_feed_dtype(const dlc_feed *feed) {
-    return feed->loader.dtype;
+    return feed->loader.field[DLC_FIELD_DATA].dtype;
 }
 
 const dlc_transforms *dlc_feed_transforms(const dlc_feed *feed) {
@@ -436,6 +525,18 @@ static void wait_until_ready(dlc_feed *feed) {
     feed->waited += dlc_since(begin);
 }
 
+static void hand_over(const dlc_feed *feed, const slot *from, dlc_batch *batch) {
+    *batch = (dlc_batch){
+        .labels = from->labels, .samples = from->samples, .iteration = from->iteration};
+    void *field[DLC_NET_FIELDS];
+    dlc_batch_find(&feed->layout, from->base, 0, field);
+    for (int32_t i = 0; i < feed->loader.fields; i++)
+        batch->field[i] = field[i];
+    batch->data = batch->field[DLC_FIELD_DATA];
+    if (!batch->labels)
+        batch->labels = batch->field[DLC_FIELD_LABEL];
+}
+
 dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch) {
     if (!feed->has_thread)
         return no_samples(feed);
@@ -452,10 +553,7 @@ dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch) {
         feed->ready--;
         feed->held = 1;
         feed->delivered = successor(feed, from->iteration);
-        *batch = (dlc_batch){.data = from->data,
-                             .labels = from->labels,
-                             .samples = from->samples,
-                             .iteration = from->iteration};
+        hand_over(feed, from, batch);
     } else {
         status = dlc_fail(feed->status, "%s", feed->detail);
     }

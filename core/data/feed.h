@@ -13,7 +13,8 @@
  * after a resume, for one rank or for eight.
  *
  * In a test the ranks split the samples, in order, each used once; the last batch is
- * padded with samples labelled DLC_LABEL_NONE.
+ * padded with samples that do not count: all bits of their labels are set, which is
+ * DLC_LABEL_NONE, and NaN of float32.
  *
  * Threads: all calls on one feed come from one thread at a time. From open to close
  * nobody else may use the source.
@@ -25,6 +26,7 @@
 #include <dlcore/device.h>
 
 #include "data/loader.h"
+#include "data/mix.h"
 
 typedef struct dlc_feed dlc_feed;
 
@@ -41,10 +43,11 @@ typedef struct dlc_feed_args {
     int64_t shuffle_window; /* samples; 0: all are shuffled at once (order.h) */
     int32_t prefetch;       /* batches kept ready; 0: 1 to 3, by their size */
     int32_t threads;        /* that load samples; 0 or 1: the reading thread does it */
-    int labels_only;        /* the data is not needed, and not converted */
     int low_memory;         /* if `prefetch` is 0, keep no batch ready */
     int keep_bytes;         /* samples that the source gives as bytes stay bytes */
     int32_t count;          /* samples in a batch of this rank, at least 1 */
+    dlc_batch_fields fields;
+    dlc_mix_settings mix; /* training only */
     /* Batches are in memory that copies fastest to this device; NULL: in any memory. */
     const dlc_device_ops *device_ops;
     dlc_device *device;
@@ -63,8 +66,10 @@ typedef struct dlc_feed_args {
 } dlc_feed_args;
 
 typedef struct dlc_batch {
-    const void *data;      /* count x C x H x W, of dlc_feed_dtype */
-    const int32_t *labels; /* count */
+    const void *field[DLC_NET_FIELDS]; /* values, sample after sample, of
+                                          dlc_feed_field */
+    const void *data;                  /* the first of them */
+    const int32_t *labels; /* the second; DLC_LABEL_NONE where that is no class */
     int32_t samples;       /* that are real: count, or less at the end of a test */
     int64_t iteration;     /* in a test: batch of the pass, from 0 */
 } dlc_batch;
@@ -73,7 +78,10 @@ typedef struct dlc_batch {
 dlc_status dlc_feed_open(const dlc_feed_args *args, dlc_feed **feed);
 void dlc_feed_close(dlc_feed *feed); /* NULL allowed; joins the thread */
 
-/* The shape of a sample in a batch: C, H, W. */
+/* The fields of a batch: what each sample has of field i. */
+int32_t dlc_feed_fields(const dlc_feed *feed);
+const dlc_loaded_field *dlc_feed_field(const dlc_feed *feed, int32_t i);
+/* The shape of the data of a sample: C, H, W for an image. */
 dlc_shape dlc_feed_shape(const dlc_feed *feed);
 /* The type of the data: DLC_F32; or DLC_U8, which the caller still normalizes, with the
  * values of dlc_feed_transforms. */

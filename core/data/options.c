@@ -16,6 +16,12 @@ const dlc_option dlc_feed_options[] = {
             "samples that are shuffled together, in blocks of a sixteenth that follow "
             "each other in the source, so that slow disks read more than one sample at "
             "a time; 0: all samples"),
+    DLC_FLOAT("mixup", "0", 0, 1000,
+              "mixes pairs of samples and their labels, with shares of the Beta "
+              "distribution with this alpha, such as 0.2 (training only); 0: no"),
+    DLC_FLOAT("cutmix", "0", 0, 1000,
+              "exchanges boxes of pairs of images, and mixes their labels accordingly; "
+              "alpha of the boxes' areas, such as 1 (training only); 0: no"),
     DLC_INT(
         "prefetch", "0", 0, PREFETCH_MAX,
         "batches kept ready in the background; 0: up to three that fit in 32 MB, or none "
@@ -37,6 +43,8 @@ void dlc_feed_configure(const dlc_host *host, const dlc_settings *settings,
                         dlc_feed_args *args) {
     args->shuffle = host->get_bool(settings, "shuffle");
     args->shuffle_window = host->get_int(settings, "shuffle_window");
+    args->mix.mixup = host->get_float(settings, "mixup");
+    args->mix.cutmix = host->get_float(settings, "cutmix");
     args->max_pixels = host->get_int(settings, "max_pixels");
     int skip = strcmp(host->get_string(settings, "on_error"), "skip") == 0;
     args->max_skipped = skip ? host->get_int(settings, "max_skipped") : 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "data/roles.h"
 
 /* The most bytes of one value; a larger one is a mistake. */
 #define VALUE_BYTES_MOST ((uint64_t)1 << 40)
@@ -42,12 +43,46 @@ int dlc_samples_are_encoded(const dlc_samples *samples) {
     return (dlc_samples_field(samples, samples->image)->flags & DLC_FIELD_ENCODED) != 0;
 }
 
-/* The first field with this role; -1: none. */
-static int32_t find_role(const dlc_samples *samples, uint32_t role) {
+int32_t dlc_samples_find(const dlc_samples *samples, const char *name) {
     for (int32_t f = 0; f < samples->info.field_count; f++)
-        if (dlc_samples_field(samples, f)->role == role)
+        if (strcmp(dlc_samples_field(samples, f)->name, name) == 0)
             return f;
     return -1;
+}
+
+/* Bit r of `roles`: the first field with role r, but not `except`; -1: none. */
+static int32_t find_role(const dlc_samples *samples, uint32_t roles, int32_t except) {
+    for (int32_t f = 0; f < samples->info.field_count; f++)
+        if (roles >> dlc_samples_field(samples, f)->role & 1 && f != except)
+            return f;
+    return -1;
+}
+
+#define ROLE(name) (1u << DLC_ROLE_##name)
+
+static int32_t find_image(const dlc_samples *samples) {
+    int32_t named = dlc_samples_find(samples, "data");
+    if (named < 0)
+        named = find_role(samples, ROLE(IMAGE), -1);
+    return named < 0 ? find_role(samples, ROLE(VECTOR) | ROLE(TOKENS), -1) : named;
+}
+
+static int32_t find_target(const dlc_samples *samples) {
+    int32_t named = dlc_samples_find(samples, "label");
+    if (named < 0)
+        named = samples->label;
+    return named < 0 ? find_role(samples, ~0u, samples->image) : named;
+}
+
+/* Is it what its role says? */
+static int has_valid_role(const dlc_field *field) {
+    const dlc_role_kind *kind = dlc_role_find(field->role);
+    int encoded = (field->flags & DLC_FIELD_ENCODED) != 0;
+    if (!kind || !(kind->dtypes >> field->dtype & 1))
+        return 0;
+    if (encoded)
+        return field->role == DLC_ROLE_IMAGE || field->role == DLC_ROLE_MASK;
+    return !kind->rank || kind->rank == field->shape.rank;
 }
 
 static int has_valid_shape(const dlc_field *field) {
@@ -78,7 +113,7 @@ static dlc_status check_fields(const dlc_samples *samples) {
         if (!field->name || !*field->name)
             return dlc_fail(DLC_ERR_PLUGIN, "field %d of the data source has no name",
                             (int)f);
-        if (!has_valid_shape(field))
+        if (field->dtype > DLC_U8 || !has_valid_shape(field) || !has_valid_role(field))
             return dlc_fail(DLC_ERR_PLUGIN,
                             "field %s of the data source has an invalid type or shape",
                             field->name);
@@ -107,10 +142,13 @@ dlc_status dlc_samples_describe(const dlc_data_ops *ops, dlc_source *source,
         DLC_TRY(check_fields(&made));
     else
         describe_simple(&made);
-    made.image = find_role(&made, DLC_ROLE_IMAGE);
-    made.label = find_role(&made, DLC_ROLE_CLASS);
+    made.image = find_image(&made);
+    made.label = find_role(&made, ROLE(CLASS), -1);
+    made.target = find_target(&made);
     if (made.image < 0)
-        return dlc_fail(DLC_ERR_DATA, "the samples have no image");
+        return dlc_fail(DLC_ERR_DATA,
+                        "the samples have no image, nor anything else that a net can "
+                        "begin with");
     if (made.info.fields) {
         const dlc_field *image = dlc_samples_field(&made, made.image);
         made.info.shape = image->shape;
@@ -209,6 +247,8 @@ static dlc_status read_simple(const dlc_samples *samples, int64_t index,
     if (!memory)
         return DLC_ERR_NOMEM;
     read->value[samples->image].shape = samples->info.shape;
+    read->value[samples->label] = (dlc_value){.data = &read->label,
+                                              .bytes = sizeof read->label};
     return samples->ops->read(samples->source, 1, &index, memory, &read->label);
 }
 
@@ -221,7 +261,7 @@ static dlc_status read_fields(const dlc_samples *samples, int64_t index,
         if (wanted >> f & 1)
             DLC_TRY(check_value(samples, index, f, &read->value[f]));
     read->label = DLC_LABEL_NONE;
-    if (samples->label >= 0)
+    if (samples->label >= 0 && wanted >> samples->label & 1)
         memcpy(&read->label, read->value[samples->label].data, sizeof read->label);
     return DLC_OK;
 }
@@ -229,7 +269,7 @@ static dlc_status read_fields(const dlc_samples *samples, int64_t index,
 static dlc_status check_label(const dlc_samples *samples, int64_t index,
                               int32_t label) {
     int32_t classes = samples->info.classes;
-    if (samples->label < 0 || !classes || (label >= 0 && label < classes))
+    if (!classes || (label >= 0 && label < classes))
         return DLC_OK;
     return dlc_fail(DLC_ERR_DATA,
                     "sample %" PRId64 " has label %d, but the source has classes 0 to "
@@ -239,19 +279,26 @@ static dlc_status check_label(const dlc_samples *samples, int64_t index,
 
 dlc_status dlc_samples_read(const dlc_samples *samples, int64_t index, int label_only,
                             void *into, dlc_read_sample *read) {
+    uint32_t label = samples->label >= 0 ? 1u << samples->label : 0;
+    uint32_t wanted = label | (label_only ? 0 : 1u << samples->image);
+    return dlc_samples_read_fields(samples, index, wanted, into, read);
+}
+
+dlc_status dlc_samples_read_fields(const dlc_samples *samples, int64_t index,
+                                   uint32_t wanted, void *into, dlc_read_sample *read) {
     const dlc_field *image = dlc_samples_field(samples, samples->image);
     dlc_value *value = &read->value[samples->image];
-    uint32_t label_bit = samples->label >= 0 ? 1u << samples->label : 0;
     read->sample.size = sizeof read->sample;
     read->sample.index = index;
-    read->sample.wanted = label_bit | (label_only ? 0 : 1u << samples->image);
+    read->sample.wanted = wanted;
     read->sample.value = read->value;
     read->sample.memory = give_memory;
     read->samples = samples;
     read->into = image->flags ? NULL : into;
     DLC_TRY(samples->info.fields ? read_fields(samples, index, read)
                                  : read_simple(samples, index, read));
-    DLC_TRY(check_label(samples, index, read->label));
+    if (samples->label >= 0 && wanted >> samples->label & 1)
+        DLC_TRY(check_label(samples, index, read->label));
     if (read->into && value->data && value->data != read->into) {
         memcpy(read->into, value->data, value->bytes);
         value->data = read->into;

@@ -18,18 +18,22 @@ typedef struct dlc_samples {
     dlc_data_info info;
     dlc_field simple[2]; /* the fields of a source that describes none */
 
-    /* The fields that a net reads: the first of their role. label: -1 if there is none.
-     */
-    int32_t image, label;
+    /* image: what a net reads as `data`, the first image; without images the first
+     * field of numbers. label: the first class; -1: there is none. target: what a net
+     * reads as `label`: the first class, or the first field but `data`. A field that
+     * is called data, or label, comes first. */
+    int32_t image, label, target;
 } dlc_samples;
 
 /* Describes the fields of an open source. DLC_ERR_PLUGIN for a description that is
- * wrong; DLC_ERR_DATA for samples without an image. */
+ * wrong; DLC_ERR_DATA for samples that have nothing that a net can begin with. */
 dlc_status dlc_samples_describe(const dlc_data_ops *ops, dlc_source *source,
                                 dlc_samples *samples);
 
 /* Field 0 .. info.field_count - 1. */
 const dlc_field *dlc_samples_field(const dlc_samples *samples, int32_t field);
+/* The field of this name; -1: there is none. */
+int32_t dlc_samples_find(const dlc_samples *samples, const char *name);
 /* Does a decoder have to make pixels of the images? */
 int dlc_samples_are_encoded(const dlc_samples *samples);
 
@@ -37,7 +41,7 @@ int dlc_samples_are_encoded(const dlc_samples *samples);
  * for any sample of the same source. */
 typedef struct dlc_read_sample {
     dlc_sample sample;
-    dlc_value value[DLC_FIELDS_MAX]; /* of image and label, valid until the next read */
+    dlc_value value[DLC_FIELDS_MAX]; /* of what was read, valid until the next read */
     int32_t label;                   /* DLC_LABEL_NONE: there is no such field */
 
     const dlc_samples *samples;
@@ -54,6 +58,10 @@ void dlc_read_sample_free(dlc_read_sample *read);
  * DLC_ERR_DATA for a label that is none of the classes. */
 dlc_status dlc_samples_read(const dlc_samples *samples, int64_t index, int label_only,
                             void *into, dlc_read_sample *read);
+
+/* Reads the fields `wanted`, bit f for field f, in the same way. */
+dlc_status dlc_samples_read_fields(const dlc_samples *samples, int64_t index,
+                                   uint32_t wanted, void *into, dlc_read_sample *read);
 
 /* Writes what the user calls a sample: the source's name for it, or its number. */
 void dlc_samples_name(const dlc_samples *samples, int64_t index, char *text,

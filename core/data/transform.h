@@ -101,6 +101,11 @@ int dlc_transforms_describe(size_t i, dlc_transform_info *info);
 dlc_status dlc_transforms_shape(const dlc_transforms *list, const dlc_shape *in,
                                 dlc_dtype type, dlc_shape *out);
 
+/* The shape that a mask gets with its image: 1, H, W. Masks follow what moves pixels,
+ * and nothing else changes them. */
+dlc_status dlc_transforms_mask_shape(const dlc_transforms *list, const dlc_shape *in,
+                                     dlc_shape *out);
+
 /* Does the list give every sample of this shape as it is, but for `normalize`? */
 int dlc_transforms_keep(const dlc_transforms *list);
 /* Is anything drawn? */
@@ -124,5 +129,11 @@ dlc_status dlc_transforms_apply(const dlc_transforms *list,
                                 const dlc_transform_plan *plan, const dlc_image *image,
                                 dlc_transform_scratch *scratch, dlc_dtype type,
                                 void *out);
+/* Applies it to the mask of such an image, one plane of bytes at full size: the classes
+ * of the nearest pixels, and 0 beyond the border. Writes H x W numbers to `out`. */
+dlc_status dlc_transforms_apply_mask(const dlc_transforms *list,
+                                     const dlc_transform_plan *plan,
+                                     const dlc_image *mask,
+                                     dlc_transform_scratch *scratch, int32_t *out);
 
 #endif

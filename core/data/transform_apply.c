@@ -131,3 +131,20 @@ dlc_status dlc_transforms_apply(const dlc_transforms *list,
     }
     return dlc_work_write(&work, type, out);
 }
+
+dlc_status dlc_transforms_apply_mask(const dlc_transforms *list,
+                                     const dlc_transform_plan *plan,
+                                     const dlc_image *mask,
+                                     dlc_transform_scratch *scratch, int32_t *out) {
+    dlc_transform_work work = {
+        .list = list, .image = *mask, .scratch = scratch, .at = -1, .is_mask = 1};
+    for (int32_t i = 0; i < list->count; i++) {
+        const dlc_transform_step *step = &list->step[i];
+        if (step->kind->flags & DLC_TRANSFORM_MOVES)
+            DLC_TRY(step->kind->apply(step, &plan->step[i], &work));
+    }
+    for (int64_t row = 0; row < work.image.height; row++)
+        for (int64_t column = 0; column < work.image.width; column++)
+            *out++ = *(const uint8_t *)dlc_image_at(&work.image, row, column);
+    return DLC_OK;
+}

@@ -21,6 +21,7 @@ enum {
                              << 3, /* makes up for a scale: what follows has scale 1 */
     DLC_TRANSFORM_COLOR = 1u << 4, /* takes 1 or 3 channels */
     DLC_TRANSFORM_LAST = 1u << 5,  /* must end the list */
+    DLC_TRANSFORM_MOVES = 1u << 6, /* moves pixels, so masks follow */
 };
 
 struct dlc_transform;
@@ -43,7 +44,9 @@ typedef struct dlc_transform_work {
     const dlc_transforms *list;
     dlc_image image;
     dlc_transform_scratch *scratch;
-    int at; /* the scratch memory that holds the image; -1: the caller's */
+    int at;      /* the scratch memory that holds the image; -1: the caller's */
+    int is_mask; /* pixels are classes: the nearest counts, and only their place changes
+                  */
 } dlc_transform_work;
 
 /* A kind of transform. NULL: nothing to check; the size stays; nothing is drawn; a part

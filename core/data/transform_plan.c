@@ -81,12 +81,13 @@ static dlc_status check_kind(const dlc_transform_step *step, int64_t channels,
     return DLC_OK;
 }
 
-dlc_status dlc_transforms_shape(const dlc_transforms *list, const dlc_shape *in,
-                                dlc_dtype type, dlc_shape *out) {
+/* `type`: of an image; NULL for a mask, which a transform does not refuse. */
+static dlc_status find_shape(const dlc_transforms *list, const dlc_shape *in,
+                             const dlc_dtype *type, dlc_shape *out) {
     int64_t height = in->dims[1], width = in->dims[2];
     for (int32_t i = 0; i < list->count; i++) {
         const dlc_transform_step *step = &list->step[i];
-        dlc_status status = check_kind(step, in->dims[0], type);
+        dlc_status status = type ? check_kind(step, in->dims[0], *type) : DLC_OK;
         if (status == DLC_OK && step->kind->size)
             status = step->kind->size(step, &height, &width);
         if (status != DLC_OK)
@@ -100,6 +101,16 @@ dlc_status dlc_transforms_shape(const dlc_transforms *list, const dlc_shape *in,
             "resize with height and width");
     *out = (dlc_shape){3, {in->dims[0], height, width}};
     return DLC_OK;
+}
+
+dlc_status dlc_transforms_shape(const dlc_transforms *list, const dlc_shape *in,
+                                dlc_dtype type, dlc_shape *out) {
+    return find_shape(list, in, &type, out);
+}
+
+dlc_status dlc_transforms_mask_shape(const dlc_transforms *list, const dlc_shape *in,
+                                     dlc_shape *out) {
+    return find_shape(list, in, NULL, out);
 }
 
 /* ---- Samples ----------------------------------------------------------------- */

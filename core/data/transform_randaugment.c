@@ -202,22 +202,23 @@ static dlc_status equalize(dlc_transform_work *work, double amount) {
 static const struct operation {
     double least, most; /* the amount at magnitude 0 and at MAGNITUDE_MAX */
     int has_sign;       /* drawn: the amount may be negative */
+    int moves;          /* pixels, rather than changing them */
     dlc_status (*apply)(dlc_transform_work *work, double amount);
 } operations[] = {
-    {0, 0, 0, NULL}, /* nothing */
-    {0, 0.3, 1, shear_x},
-    {0, 0.3, 1, shear_y},
-    {0, 150. / 331, 1, translate_x}, /* of the width */
-    {0, 150. / 331, 1, translate_y},
-    {0, 30, 1, rotate},
-    {0, 0.9, 1, brightness},
-    {0, 0.9, 1, saturation},
-    {0, 0.9, 1, contrast},
-    {0, 0.9, 1, sharpness},
-    {0, 4, 0, posterize},  /* bits that are dropped */
-    {255, 0, 0, solarize}, /* the level from which it is inverted */
-    {0, 0, 0, auto_contrast},
-    {0, 0, 0, equalize},
+    {0, 0, 0, 0, NULL}, /* nothing */
+    {0, 0.3, 1, 1, shear_x},
+    {0, 0.3, 1, 1, shear_y},
+    {0, 150. / 331, 1, 1, translate_x}, /* of the width */
+    {0, 150. / 331, 1, 1, translate_y},
+    {0, 30, 1, 1, rotate},
+    {0, 0.9, 1, 0, brightness},
+    {0, 0.9, 1, 0, saturation},
+    {0, 0.9, 1, 0, contrast},
+    {0, 0.9, 1, 0, sharpness},
+    {0, 4, 0, 0, posterize},  /* bits that are dropped */
+    {255, 0, 0, 0, solarize}, /* the level from which it is inverted */
+    {0, 0, 0, 0, auto_contrast},
+    {0, 0, 0, 0, equalize},
 };
 
 void dlc_rand_augment_draw(const dlc_transform_step *step, dlc_random *random,
@@ -238,7 +239,7 @@ dlc_status dlc_rand_augment_apply(const dlc_transform_step *step,
                                   const dlc_step_plan *plan, dlc_transform_work *work) {
     for (int64_t i = 0; i < step->value[COUNT].i; i++) {
         const struct operation *operation = &operations[plan->choice[i]];
-        if (operation->apply)
+        if (operation->apply && (operation->moves || !work->is_mask))
             DLC_TRY(operation->apply(work, plan->amount[i]));
     }
     return DLC_OK;

@@ -134,7 +134,8 @@ static int is_whole(const dlc_image *image, const dlc_step_plan *plan) {
 
 dlc_status dlc_resize_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work) {
-    const dlc_filter *filter = filter_of(step);
+    const dlc_filter *filter = work->is_mask ? dlc_filter_find("nearest")
+                                             : filter_of(step);
     const dlc_rect *need = &plan->need, *box = &plan->box;
     if (is_whole(&work->image, plan))
         return DLC_OK;

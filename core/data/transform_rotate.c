@@ -18,7 +18,7 @@ dlc_status dlc_work_map(dlc_transform_work *work, const dlc_affine *affine,
     dlc_image made;
     DLC_TRY(dlc_work_interleave(work));
     DLC_TRY(dlc_work_make(work, work->image.height, work->image.width, 0, &made));
-    dlc_affine_map(affine, bilinear, &work->image, &made);
+    dlc_affine_map(affine, bilinear && !work->is_mask, &work->image, &made);
     made.x = work->image.x;
     made.y = work->image.y;
     dlc_work_take(work, &made);

@@ -11,19 +11,13 @@ static dlc_status alloc_memory(const dlc_upload *upload, size_t bytes,
     return upload->ops->alloc(upload->device, bytes, 0, memory);
 }
 
-static size_t data_bytes(const dlc_upload *upload) {
-    dlc_shape sample = dlc_feed_shape(upload->feed);
-    return (size_t)upload->batch * (size_t)dlc_shape_count(&sample) *
-           dlc_dtype_bytes(dlc_feed_dtype(upload->feed));
-}
-
-static size_t label_bytes(const dlc_upload *upload) {
-    return (size_t)upload->batch * sizeof(int32_t);
+static size_t field_bytes(const dlc_upload *upload, int32_t i) {
+    return (size_t)upload->batch * dlc_feed_field(upload->feed, i)->bytes;
 }
 
 static dlc_status open_slot(const dlc_upload *upload, dlc_upload_slot *slot) {
-    DLC_TRY(alloc_memory(upload, data_bytes(upload), &slot->data));
-    DLC_TRY(alloc_memory(upload, label_bytes(upload), &slot->labels));
+    for (int32_t i = 0; i < dlc_feed_fields(upload->feed); i++)
+        DLC_TRY(alloc_memory(upload, field_bytes(upload, i), &slot->field[i]));
     DLC_TRY(upload->ops->queues->event_open(upload->device, &slot->arrived));
     return upload->ops->queues->event_open(upload->device, &slot->collected);
 }
@@ -68,10 +62,9 @@ static void close_slot(const dlc_upload *upload, dlc_upload_slot *slot) {
         upload->ops->queues->event_close(upload->device, slot->collected);
     if (slot->arrived)
         upload->ops->queues->event_close(upload->device, slot->arrived);
-    if (slot->labels.base)
-        upload->ops->free(upload->device, &slot->labels);
-    if (slot->data.base)
-        upload->ops->free(upload->device, &slot->data);
+    for (int32_t i = 0; i < DLC_NET_FIELDS; i++)
+        if (slot->field[i].base)
+            upload->ops->free(upload->device, &slot->field[i]);
 }
 
 void dlc_upload_close(dlc_upload *upload) {
@@ -105,10 +98,9 @@ static dlc_status fill(dlc_upload *upload, dlc_upload_slot *slot) {
     if (slot->was_used)
         DLC_TRY(ops->queues->event_wait(upload->device, upload->upload_queue,
                                         slot->collected));
-    DLC_TRY(ops->copy(upload->device, upload->upload_queue, slot->data.base, batch.data,
-                      data_bytes(upload)));
-    DLC_TRY(ops->copy(upload->device, upload->upload_queue, slot->labels.base,
-                      batch.labels, label_bytes(upload)));
+    for (int32_t i = 0; i < dlc_feed_fields(upload->feed); i++)
+        DLC_TRY(ops->copy(upload->device, upload->upload_queue, slot->field[i].base,
+                          batch.field[i], field_bytes(upload, i)));
     DLC_TRY(
         ops->queues->event_record(upload->device, upload->upload_queue, slot->arrived));
     upload->copying = slot->arrived;
@@ -126,16 +118,18 @@ static dlc_status set_input_in_place(dlc_upload *upload, int64_t *iteration) {
     dlc_batch batch;
     DLC_TRY(dlc_feed_next(upload->feed, &batch));
     *iteration = batch.iteration;
-    return dlc_net_set_input(upload->net, batch.data, batch.labels);
+    return dlc_net_set_batch(upload->net, batch.field);
 }
 
 /* Hands the batch to the net. Bytes are converted to floats on the net's queue, which
  * replaces a copy. */
 static dlc_status set_input(const dlc_upload *upload, const dlc_upload_slot *slot) {
-    if (is_bytes(upload))
-        return dlc_net_set_bytes(upload->net, slot->data.base, upload->mean.base,
-                                 upload->scale.base, slot->labels.base);
-    return dlc_net_set_input(upload->net, slot->data.base, slot->labels.base);
+    const void *value[DLC_NET_FIELDS];
+    for (int32_t i = 0; i < DLC_NET_FIELDS; i++)
+        value[i] = slot->field[i].base;
+    return is_bytes(upload) ? dlc_net_set_bytes(upload->net, value, upload->mean.base,
+                                                upload->scale.base)
+                            : dlc_net_set_batch(upload->net, value);
 }
 
 dlc_status dlc_upload_next(dlc_upload *upload, int64_t *iteration) {

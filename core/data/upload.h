@@ -16,7 +16,7 @@ enum { DLC_UPLOAD_SLOTS = 2 };
 
 /* A batch on the device, in the feed's format. */
 typedef struct dlc_upload_slot {
-    dlc_memory data, labels;
+    dlc_memory field[DLC_NET_FIELDS];
     dlc_event *arrived;   /* on the upload queue */
     dlc_event *collected; /* on the net's queue */
     int is_full, was_used;

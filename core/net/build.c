@@ -24,11 +24,22 @@ static const struct {
     {dlc_net_pass_offsets, 0},      /* lets buffers share memory */
 };
 
+static void set_fields(dlc_net_args *args) {
+    if (args->fields.count)
+        return;
+    args->fields.count = 2;
+    args->fields.field[DLC_FIELD_DATA] = (dlc_net_field){
+        .name = "data", .dtype = DLC_F32, .shape = args->sample};
+    args->fields.field[DLC_FIELD_LABEL] = (dlc_net_field){
+        .name = "label", .is_label = 1, .dtype = DLC_I32};
+}
+
 dlc_status dlc_net_build(const dlc_net_args *args, dlc_net **net) {
     dlc_net *made = dlc_alloc(1, sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
     made->args = *args;
+    set_fields(&made->args);
     dlc_status status = DLC_OK;
     for (size_t i = 0; status == DLC_OK && i < sizeof PASSES / sizeof *PASSES; i++)
         if (PASSES[i].in_outline || !args->outline)

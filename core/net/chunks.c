@@ -27,6 +27,10 @@ static int32_t first_of_last(const dlc_graph *graph, dlc_phase phase,
     return first;
 }
 
+static int is_metric(const dlc_graph_layer *layer) {
+    return (layer->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
+}
+
 /* A layer of the chunked part may read labels, other layers of it, and, if it is
  * tensor-parallel, its input. */
 static dlc_status check_inputs(const dlc_graph *graph, int32_t first, int32_t i,
@@ -35,7 +39,7 @@ static dlc_status check_inputs(const dlc_graph *graph, int32_t first, int32_t i,
     dlc_graph_input part = graph->layer[first].input[0];
     for (int32_t j = 0; j < layer->inputs; j++) {
         dlc_graph_input input = layer->input[j];
-        int is_label = input.layer == DLC_FROM_DATA && input.output == 1;
+        int is_label = input.layer == DLC_FROM_DATA && j > 0 && is_metric(layer);
         int is_part_input = input.layer == part.layer && input.output == part.output;
         if (!is_label && input.layer < first && !(is_part_input && is_parallel[i]))
             return dlc_fail(

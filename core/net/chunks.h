@@ -25,8 +25,9 @@ typedef struct net_chunks {
     int64_t local_rows; /* of a chunk, at most, that are this rank's samples */
     int64_t block;      /* rows that are consecutive samples */
 
-    int32_t label;    /* tensor: the labels of this rank's rows */
-    int32_t first_op; /* that works on chunks: it gathers their input */
+    int32_t
+        label[DLC_NET_FIELDS]; /* tensors: those of this rank's rows; or NO_TENSOR */
+    int32_t first_op;          /* that works on chunks: it gathers their input */
     /* Buffers: the second of two for the gathered input and its gradient, and two for
      * gradients received from other ranks. */
     int32_t next_data, next_diff, received[2];

@@ -10,8 +10,12 @@ const dlc_option dlc_graph_options[] = {
     DLC_OPTION("type", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
                "the type of layer; `dlcore plugin list` shows the types"),
     DLC_STRING("input", NULL,
-               "the layers it reads, separated by commas, or data, label; default: the "
-               "layer above, and label for a loss or metric"),
+               "what it reads, separated by commas: layers, or fields of the samples, "
+               "of which data is the image and label the class; default: the layer "
+               "above, and `label` for a loss or metric"),
+    DLC_STRING("label", NULL,
+               "what a loss or metric compares its input with: a field of the samples, "
+               "or a layer; default: label"),
     DLC_CHOICE(
         "phase", NULL, "both|train|test",
         "the phases it takes part in; default: both, or test for a metric such as "
@@ -35,6 +39,7 @@ typedef struct graph_maker {
     const dlc_registry *registry;
     const char *device;
     const char *const *reserved; /* names of sections that are not layers, and NULL */
+    const dlc_field_names *fields;
     dlc_problems *problems;
     dlc_graph *graph;
     int unknown; /* a layer has an unknown type, which was reported */
@@ -67,14 +72,16 @@ static const char *nearest_input(const graph_maker *maker, const char *name) {
     size_t count = 0, groups = 0;
     while (dlc_config_group(maker->config, groups))
         groups++;
-    const char **names = dlc_alloc((size_t)maker->graph->layers + groups + 2,
-                                   sizeof *names);
+    const char **names = dlc_alloc(
+        (size_t)maker->graph->layers + groups + DLC_NET_FIELDS + 2, sizeof *names);
     if (!names) {
         maker->problems->failed = 1;
         return NULL;
     }
     names[count++] = "data";
     names[count++] = "label";
+    for (int32_t i = 0; i < maker->fields->count; i++)
+        names[count++] = maker->fields->name[i];
     for (int32_t i = 0; i < maker->graph->layers; i++)
         names[count++] = maker->graph->layer[i].name;
     for (size_t i = 0; i < groups; i++)
@@ -115,13 +122,49 @@ static int resolve_group(const graph_maker *maker, unsigned phases, const char *
     return 1;
 }
 
-/* Resolves "conv1", "slice:1", "data" or "label". */
+/* Adds a field that layers read; 0: memory ran out, which is noted. */
+static int add_field(const graph_maker *maker, const char *name) {
+    dlc_graph *graph = maker->graph;
+    char *copy = graph->fields < DLC_NET_FIELDS ? dlc_strdup(name) : NULL;
+    if (!copy) {
+        maker->problems->failed = 1;
+        return 0;
+    }
+    graph->field[graph->fields++].name = copy;
+    return 1;
+}
+
+/* May a name that is no layer's be that of a field? */
+static int is_field(const graph_maker *maker, const char *name) {
+    const dlc_field_names *fields = maker->fields;
+    if (!fields->is_known)
+        return maker->graph->fields < DLC_NET_FIELDS;
+    for (int32_t i = 0; i < fields->count; i++)
+        if (strcmp(fields->name[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Resolves the name of a field, which becomes one of the graph's. */
+static int resolve_field(const graph_maker *maker, const char *name,
+                         dlc_graph_input *input) {
+    const dlc_graph *graph = maker->graph;
+    int32_t field = 0;
+    if (maker->fields->data && strcmp(maker->fields->data, name) == 0)
+        name = "data";
+    else if (maker->fields->label && strcmp(maker->fields->label, name) == 0)
+        name = "label";
+    while (field < graph->fields && strcmp(graph->field[field].name, name) != 0)
+        field++;
+    if (field == graph->fields && (!is_field(maker, name) || !add_field(maker, name)))
+        return 0;
+    *input = (dlc_graph_input){DLC_FROM_DATA, field};
+    return 1;
+}
+
+/* Resolves "conv1", "slice:1", "data" or "mask". */
 static int resolve_input(const graph_maker *maker, unsigned phases, const char *name,
                          dlc_graph_input *input) {
-    if (strcmp(name, "data") == 0 || strcmp(name, "label") == 0) {
-        *input = (dlc_graph_input){DLC_FROM_DATA, name[0] == 'l'};
-        return 1;
-    }
     const char *colon = strchr(name, ':');
     size_t length = colon ? (size_t)(colon - name) : strlen(name);
     int output = 0;
@@ -132,7 +175,8 @@ static int resolve_input(const graph_maker *maker, unsigned phases, const char *
     }
     int32_t layer = find_layer(maker->graph, name, length);
     *input = (dlc_graph_input){layer, output};
-    return layer >= 0 || resolve_group(maker, phases, name, length, input);
+    return layer >= 0 || resolve_group(maker, phases, name, length, input) ||
+           (!colon && resolve_field(maker, name, input));
 }
 
 static int add_input(graph_maker *maker, dlc_graph_layer *layer,
@@ -148,19 +192,20 @@ static int add_input(graph_maker *maker, dlc_graph_layer *layer,
     return 1;
 }
 
-static void add_named_input(graph_maker *maker, dlc_graph_layer *layer,
+static void add_named_input(graph_maker *maker, dlc_graph_layer *layer, const char *key,
                             const char *name) {
     dlc_graph_input input;
     if (layer->inputs == DLC_MAX_INPUTS) {
-        COMPLAIN(maker, layer, "input", "has more than %d inputs", DLC_MAX_INPUTS);
+        COMPLAIN(maker, layer, key, "has more than %d inputs", DLC_MAX_INPUTS);
     } else if (resolve_input(maker, layer->phases, name, &input)) {
         add_input(maker, layer, input);
     } else if (strcmp(name, layer->name) == 0) {
-        COMPLAIN(maker, layer, "input", "cannot be its own input");
+        COMPLAIN(maker, layer, key, "cannot be its own input");
     } else {
         const char *nearest = nearest_input(maker, name);
-        COMPLAIN(maker, layer, "input",
-                 "input = %s: there is no layer of that name above%s%s%s", name,
+        COMPLAIN(maker, layer, key,
+                 "%s = %s: there is no layer of that name above%s%s%s%s", key, name,
+                 maker->fields->is_known ? ", and the samples have no such field" : "",
                  nearest ? "; did you mean '" : "", nearest ? nearest : "",
                  nearest ? "'?" : "");
     }
@@ -181,12 +226,36 @@ static void add_listed_inputs(graph_maker *maker, dlc_graph_layer *layer,
         } else {
             memcpy(name, at, used);
             name[used] = '\0';
-            add_named_input(maker, layer, name);
+            add_named_input(maker, layer, "input", name);
         }
         at += length;
         if (!*at)
             return;
     }
+}
+
+/* Adds what a loss or metric compares with, unless it is among its inputs. */
+static void add_label(graph_maker *maker, dlc_graph_layer *layer) {
+    const char *label = dlc_settings_get_string(layer->settings, "label");
+    if (label && !is_metric(layer))
+        COMPLAIN(maker, layer, "label",
+                 "label = %s: only losses and metrics compare with a label", label);
+    else if (label && layer->inputs > 1)
+        COMPLAIN(maker, layer, "label",
+                 "label = %s: its second input is what it compares with; give one of "
+                 "the two",
+                 label);
+    else if (label)
+        add_named_input(maker, layer, "label", label);
+    else if (is_metric(layer) && layer->inputs == 1)
+        add_input(maker, layer, (dlc_graph_input){DLC_FROM_DATA, DLC_FIELD_LABEL});
+}
+
+/* Notes who reads a field. */
+static void note_field(graph_maker *maker, const dlc_graph_layer *layer, int32_t i) {
+    dlc_graph_field *field = &maker->graph->field[layer->input[i].output];
+    field->phases |= layer->phases;
+    field->is_label |= i > 0 && is_metric(layer);
 }
 
 static void find_inputs(graph_maker *maker, dlc_graph_layer *layer) {
@@ -196,12 +265,13 @@ static void find_inputs(graph_maker *maker, dlc_graph_layer *layer) {
     else
         add_input(maker, layer,
                   input_above(maker, maker->graph->layers, layer->phases));
-    if (is_metric(layer) && layer->inputs == 1)
-        add_input(maker, layer, (dlc_graph_input){DLC_FROM_DATA, 1});
+    add_label(maker, layer);
     for (int32_t i = 0; i < layer->inputs; i++) {
         int32_t from = layer->input[i].layer;
-        if (from == DLC_FROM_DATA)
+        if (from == DLC_FROM_DATA) {
+            note_field(maker, layer, i);
             continue;
+        }
         const dlc_graph_layer *source = &maker->graph->layer[from];
         if ((source->phases & layer->phases) != layer->phases)
             COMPLAIN(maker, layer, "input", "reads '%s', which takes part in %s only",
@@ -360,8 +430,9 @@ static int is_reserved(const char *const *reserved, const char *name) {
 }
 
 dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
-                          const dlc_registry *registry, const char *device,
-                          dlc_problems *problems, dlc_graph **graph) {
+                          const dlc_field_names *fields, const dlc_registry *registry,
+                          const char *device, dlc_problems *problems,
+                          dlc_graph **graph) {
     dlc_graph *made = dlc_alloc(1, sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
@@ -369,11 +440,14 @@ dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
                          .registry = registry,
                          .device = device,
                          .reserved = reserved,
+                         .fields = fields,
                          .problems = problems,
                          .graph = made};
     size_t before = problems->errors;
-    dlc_status status = DLC_OK;
     const dlc_section *section = NULL;
+    dlc_status status = add_field(&maker, "data") && add_field(&maker, "label")
+                            ? DLC_OK
+                            : DLC_ERR_NOMEM;
     while (status == DLC_OK && (section = dlc_config_next(config, section)))
         if (!is_reserved(reserved, dlc_section_name(section)))
             status = add_layer(&maker, section);
@@ -395,6 +469,8 @@ void dlc_graph_free(dlc_graph *graph) {
         dlc_free(graph->layer[i].input);
         dlc_free(graph->layer[i].name);
     }
+    for (int32_t i = 0; i < graph->fields; i++)
+        dlc_free(graph->field[i].name);
     dlc_free(graph->layer);
     dlc_free(graph);
 }

@@ -11,12 +11,26 @@
 #include "plugin/registry.h"
 
 /* The source of an input: output `output` of layer `layer`. Layer DLC_FROM_DATA is the
- * batch, with its data as output 0 and its labels as output 1. */
+ * batch, whose outputs are the fields of the graph. */
 typedef struct dlc_graph_input {
     int32_t layer, output;
 } dlc_graph_input;
 
 #define DLC_FROM_DATA (-1)
+
+/* The first two fields of every graph, whether they are read or not: `data`, which is
+ * the image of simple samples, and `label`, which is their class. */
+enum { DLC_FIELD_DATA = 0, DLC_FIELD_LABEL = 1 };
+
+/* The most fields of a graph: all of a sample by name, and these two. */
+#define DLC_NET_FIELDS 18
+
+/* A field of the samples that layers read. */
+typedef struct dlc_graph_field {
+    char *name;
+    unsigned phases; /* in which it is read */
+    int is_label;    /* a loss or metric compares with it */
+} dlc_graph_field;
 
 /* How the ranks of a job split a layer: by samples, or by the channels of its output;
  * or whichever is faster. */
@@ -42,18 +56,30 @@ typedef struct dlc_graph_layer {
 typedef struct dlc_graph {
     int32_t layers;
     dlc_graph_layer *layer; /* in the order of the file; inputs come before */
+    int32_t fields;
+    dlc_graph_field field[DLC_NET_FIELDS];
 } dlc_graph;
 
-/* The core's own keys of a layer's section: type, input, phase, loss_weight, parallel,
- * frozen. */
+/* The names of the fields of the samples; all 0 if they are not known. */
+typedef struct dlc_field_names {
+    int is_known;
+    int32_t count;
+    const char *name[DLC_NET_FIELDS];
+    const char *data, *label; /* what these two are called; NULL: there is none */
+} dlc_field_names;
+
+/* The core's own keys of a layer's section: type, input, label, phase, loss_weight,
+ * parallel, frozen. */
 extern const dlc_option dlc_graph_options[];
 
 /* Makes the graph of all sections whose names are not in `reserved` (NULL-terminated:
- * "net", "data", ...). Mistakes are added to `problems`; if there are any, the graph
+ * "net", "data", ...). While the names of the fields are not known, an input that is no
+ * layer is taken for one. Mistakes are added to `problems`; if there are any, the graph
  * may only be used to look for more. Returns DLC_OK unless memory runs out. */
 dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
-                          const dlc_registry *registry, const char *device,
-                          dlc_problems *problems, dlc_graph **graph);
+                          const dlc_field_names *fields, const dlc_registry *registry,
+                          const char *device, dlc_problems *problems,
+                          dlc_graph **graph);
 void dlc_graph_free(dlc_graph *graph); /* NULL allowed */
 
 #endif

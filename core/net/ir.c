@@ -133,11 +133,10 @@ const char *dlc_net_tensor_name(const dlc_net *net, int32_t tensor) {
     const net_op *producer = net->tensor[tensor].producer;
     if (producer)
         return producer->name;
-    if (tensor > TENSOR_LABEL && tensor < net_boundary_out(net, 0))
-        return net->args.graph
-            ->layer[net->args.boundary_in[tensor - net_boundary_in(0)].layer]
-            .name;
-    return tensor == TENSOR_DATA ? "data" : "label";
+    int32_t boundary = tensor - net_boundary_in(net, 0);
+    if (boundary >= 0 && boundary < net->args.boundaries_in)
+        return net->args.graph->layer[net->args.boundary_in[boundary].layer].name;
+    return boundary < 0 ? net->args.fields.field[tensor].name : "label";
 }
 
 /* Does backward of the operation read the tensor? */

@@ -49,9 +49,6 @@ enum {
     BOUNDARY_BUFFER = -2
 };
 
-/* The tensors of the batch come first. */
-enum { TENSOR_DATA = 0, TENSOR_LABEL = 1 };
-
 /* How an operation passes on the gradient of one input. */
 typedef struct net_edge {
     int wanted;      /* backward writes it */
@@ -253,13 +250,14 @@ static inline int32_t net_backward_step(const dlc_net *net, const net_op *op) {
 /* memory.c: the position in the batch of this rank's first sample, in this pass. */
 void dlc_net_set_sample(dlc_net *net, int64_t sample);
 
-/* Boundary tensors follow those of the batch: incoming ones, then outgoing ones. */
-static inline int32_t net_boundary_in(int32_t i) {
-    return TENSOR_LABEL + 1 + i;
+/* The tensors of the batch come first, in the order of its fields. Boundary tensors
+ * follow: incoming ones, then outgoing ones. */
+static inline int32_t net_boundary_in(const dlc_net *net, int32_t i) {
+    return net->args.fields.count + i;
 }
 
 static inline int32_t net_boundary_out(const dlc_net *net, int32_t i) {
-    return net_boundary_in(net->args.boundaries_in + i);
+    return net_boundary_in(net, net->args.boundaries_in + i);
 }
 
 static inline int net_is_training(const dlc_net *net) {

@@ -102,7 +102,7 @@ dlc_status dlc_net_take_memory(dlc_net *net) {
 
 static void point_boundaries(dlc_net *net, const dlc_net_micro_batch *batch) {
     for (int32_t i = 0; i < net->args.boundaries_in; i++) {
-        net_tensor *tensor = &net->tensor[net_boundary_in(i)];
+        net_tensor *tensor = &net->tensor[net_boundary_in(net, i)];
         tensor->data = batch->in[i];
         tensor->diff = batch->in_diff ? batch->in_diff[i] : NULL;
     }

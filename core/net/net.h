@@ -69,6 +69,26 @@ typedef struct dlc_net_boundary {
     int gradient; /* its gradient is transferred in the other direction */
 } dlc_net_boundary;
 
+/* A field of the batch, as the net reads it. */
+typedef struct dlc_net_field {
+    const char *name;
+    int is_label;    /* layers compare with it: all bits of a sample that does not count
+                        are set, which is DLC_LABEL_NONE, or NaN */
+    dlc_dtype dtype; /* DLC_F32 or DLC_I32 */
+    dlc_shape shape; /* of one sample; rank 0: one value */
+} dlc_net_field;
+
+/* In the order of the graph's fields. */
+typedef struct dlc_net_fields {
+    int32_t count;
+    dlc_net_field field[DLC_NET_FIELDS];
+} dlc_net_fields;
+
+/* The bytes of one sample. */
+static inline size_t dlc_net_field_bytes(const dlc_net_field *field) {
+    return (size_t)dlc_shape_count(&field->shape) * dlc_dtype_bytes(field->dtype);
+}
+
 typedef struct dlc_net_args {
     const dlc_graph *graph;
     /* Only layers [first, end) of the graph; end 0: all. What they read of other
@@ -96,14 +116,15 @@ typedef struct dlc_net_args {
     const dlc_feature *device_feature;
     const dlc_device_ops *device_ops;
     dlc_device *device;
-    dlc_queue *queue;    /* passes are submitted to it; NULL: calls are synchronous */
-    int32_t threads;     /* CPU threads for the layers */
-    dlc_dtype precision; /* of activations: DLC_F32, DLC_BF16 or DLC_F16 */
-    uint32_t math;       /* DLC_MATH_ bits */
-    int autotune;        /* layers may time the algorithms they choose from */
-    int recompute;       /* recompute cheap activations in backward */
-    dlc_shape sample;    /* C, H, W of one sample */
-    int64_t batch;       /* samples of one pass of this rank */
+    dlc_queue *queue;      /* passes are submitted to it; NULL: calls are synchronous */
+    int32_t threads;       /* CPU threads for the layers */
+    dlc_dtype precision;   /* of activations: DLC_F32, DLC_BF16 or DLC_F16 */
+    uint32_t math;         /* DLC_MATH_ bits */
+    int autotune;          /* layers may time the algorithms they choose from */
+    int recompute;         /* recompute cheap activations in backward */
+    dlc_net_fields fields; /* count 0: `data` of the shape `sample`, and a class */
+    dlc_shape sample;
+    int64_t batch; /* samples of one pass of this rank */
     uint64_t seed;
     int shared; /* peers may map the arenas: use memory that can be shared */
     /* For a test net: the training net whose parameters it reads. It must outlive this
@@ -144,14 +165,23 @@ dlc_status dlc_net_allocate(dlc_net *net);
 
 /* ---- One batch --------------------------------------------------------------- */
 
-/* Sets the batch: N, C, H, W float32 and N labels, in host or device memory. On a
- * device that works in host memory the batch is read in place, later if there is a
- * queue, so it must stay valid. */
-dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *labels);
-/* Sets a batch of bytes, which the device's `normalize` converts to (byte - mean) *
- * scale; both have one value per channel. All arguments are in device memory. */
-dlc_status dlc_net_set_bytes(dlc_net *net, const uint8_t *data, const float *mean,
-                             const float *scale, const int32_t *labels);
+/* The fields of the batch. */
+const dlc_net_fields *dlc_net_batch_fields(const dlc_net *net);
+
+/* Sets the batch: the values of each field, sample after sample, in host or device
+ * memory. On a device that works in host memory the batch is read in place, later if
+ * there is a queue, so it must stay valid. */
+dlc_status dlc_net_set_batch(dlc_net *net, const void *const *value);
+/* Sets a batch whose `data` is bytes, which the device's `normalize` converts to (byte
+ * - mean) * scale; both have one value per channel. All are in device memory. */
+dlc_status dlc_net_set_bytes(dlc_net *net, const void *const *value, const float *mean,
+                             const float *scale);
+/* Sets the batch of a net that reads two fields: data and classes. */
+static inline dlc_status dlc_net_set_input(dlc_net *net, const float *data,
+                                           const int32_t *labels) {
+    const void *const value[] = {data, labels};
+    return dlc_net_set_batch(net, value);
+}
 
 /* A micro-batch of a net that has several in flight or that has boundary tensors:
  * everything that follows dlc_net_begin_micro_batch works in the memory of this one,

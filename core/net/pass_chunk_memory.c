@@ -47,8 +47,12 @@ dlc_status dlc_net_pass_chunk_memory(dlc_net *net) {
     if (chunks->first_op == net->ops)
         return DLC_OK;
     net_tensor *gathered = &net->tensor[net->op[chunks->first_op]->output[0]];
-    net_tensor *label = &net->tensor[chunks->label];
-    DLC_TRY(add_buffer(net, dlc_tensor_bytes(&label->tensor), &label->data_buffer));
+    for (int32_t i = 0; i < net->args.fields.count; i++) {
+        net_tensor *label = &net->tensor[chunks->label[i]];
+        if (chunks->label[i] != NO_TENSOR)
+            DLC_TRY(
+                add_buffer(net, dlc_tensor_bytes(&label->tensor), &label->data_buffer));
+    }
     DLC_TRY(plan_second(net, gathered->data_buffer, &chunks->next_data));
     DLC_TRY(plan_second(net, gathered->diff_buffer, &chunks->next_diff));
     DLC_TRY(plan_received(net));

@@ -17,9 +17,15 @@ dlc_status dlc_net_pass_chunks(dlc_net *net) {
     if (first == net->ops)
         return DLC_OK;
     const net_op *gather = net->op[first];
-    const int32_t outlives[] = {gather->input[0], gather->output[0], TENSOR_LABEL,
-                                net->chunks.label};
-    for (size_t i = 0; i < sizeof outlives / sizeof *outlives; i++)
-        net->tensor[outlives[i]].kept_until = net_backward_step(net, gather);
+    int32_t end = net_backward_step(net, gather);
+    net->tensor[gather->input[0]].kept_until = end;
+    net->tensor[gather->output[0]].kept_until = end;
+    for (int32_t i = 0; i < net->args.fields.count; i++) {
+        int32_t label = net->chunks.label[i];
+        if (label == NO_TENSOR)
+            continue;
+        net->tensor[i].kept_until = end;
+        net->tensor[label].kept_until = end;
+    }
     return DLC_OK;
 }

@@ -94,7 +94,7 @@ static dlc_status plan_workspace(dlc_net *net, net_op *op) {
 /* The batch is read in place; only a device with memory of its own needs a copy, also
  * of labels that no layer of a stage reads. */
 static dlc_status plan_batch(dlc_net *net) {
-    for (int32_t i = TENSOR_DATA; i <= TENSOR_LABEL && !dlc_net_on_host(net); i++) {
+    for (int32_t i = 0; i < net->args.fields.count && !dlc_net_on_host(net); i++) {
         net_tensor *tensor = &net->tensor[i];
         int32_t last = last_read(net, i);
         DLC_TRY(dlc_net_buffer_add(net, dlc_tensor_bytes(&tensor->tensor), 0,

@@ -7,16 +7,22 @@
 #include "net/ops.h"
 #include "net/passes.h"
 
+/* Adds a tensor of so many samples of a field. */
+static dlc_status add_field(dlc_net *net, const dlc_net_field *field, int64_t samples,
+                            int32_t *added) {
+    dlc_tensor tensor = {.dtype = field->dtype, .shape.rank = field->shape.rank + 1};
+    tensor.shape.dims[0] = samples;
+    memcpy(&tensor.shape.dims[1], field->shape.dims,
+           (size_t)field->shape.rank * sizeof(int64_t));
+    return dlc_net_tensor_add(net, &tensor, NULL, added);
+}
+
 static dlc_status add_batch(dlc_net *net) {
-    const dlc_shape *sample = &net->args.sample;
+    const dlc_net_fields *fields = &net->args.fields;
     int32_t added;
-    dlc_tensor data = {.dtype = DLC_F32}, label = {.dtype = DLC_I32};
-    data.shape.rank = sample->rank + 1;
-    data.shape.dims[0] = net->args.batch;
-    memcpy(&data.shape.dims[1], sample->dims, (size_t)sample->rank * sizeof(int64_t));
-    label.shape = (dlc_shape){.rank = 1, .dims = {net->args.batch}};
-    DLC_TRY(dlc_net_tensor_add(net, &data, NULL, &added));
-    return dlc_net_tensor_add(net, &label, NULL, &added);
+    for (int32_t i = 0; i < fields->count; i++)
+        DLC_TRY(add_field(net, &fields->field[i], net->args.batch, &added));
+    return DLC_OK;
 }
 
 static dlc_status add_boundary_tensor(dlc_net *net, const dlc_net_boundary *boundary) {
@@ -31,7 +37,7 @@ static dlc_status add_boundary_tensors(dlc_net *net) {
     const dlc_net_args *args = &net->args;
     for (int32_t i = 0; i < args->boundaries_in; i++) {
         DLC_TRY(add_boundary_tensor(net, &args->boundary_in[i]));
-        net->tensor[net_boundary_in(i)].wants_gradient =
+        net->tensor[net_boundary_in(net, i)].wants_gradient =
             args->boundary_in[i].gradient && net_is_training(net);
     }
     for (int32_t i = 0; i < args->boundaries_out; i++)
@@ -41,13 +47,17 @@ static dlc_status add_boundary_tensors(dlc_net *net) {
 
 /* With batch chunks, the labels of this rank's rows of a chunk. */
 static dlc_status add_chunk_labels(dlc_net *net) {
-    DLC_TRY(dlc_net_chunks_open(&net->chunks, &net->args));
-    if (net->chunks.count == 0)
-        return DLC_OK;
-    dlc_tensor label = {.dtype = DLC_I32,
-                        .shape = {.rank = 1, .dims = {net->chunks.local_rows}}};
-    DLC_TRY(dlc_net_tensor_add(net, &label, NULL, &net->chunks.label));
-    net->tensor[net->chunks.label].in_chunk = 1;
+    const dlc_net_fields *fields = &net->args.fields;
+    net_chunks *chunks = &net->chunks;
+    DLC_TRY(dlc_net_chunks_open(chunks, &net->args));
+    for (int32_t i = 0; i < fields->count; i++) {
+        chunks->label[i] = NO_TENSOR;
+        if (chunks->count == 0 || !fields->field[i].is_label)
+            continue;
+        DLC_TRY(
+            add_field(net, &fields->field[i], chunks->local_rows, &chunks->label[i]));
+        net->tensor[chunks->label[i]].in_chunk = 1;
+    }
     return DLC_OK;
 }
 
@@ -56,7 +66,7 @@ static int32_t incoming(const dlc_net *net, dlc_graph_input input) {
     for (int32_t i = 0; i < net->args.boundaries_in; i++)
         if (net->args.boundary_in[i].layer == input.layer &&
             net->args.boundary_in[i].output == input.output)
-            return net_boundary_in(i);
+            return net_boundary_in(net, i);
     return NO_TENSOR;
 }
 
@@ -79,9 +89,9 @@ static dlc_status find_input(dlc_net *net, int32_t node, dlc_graph_input from,
                              int32_t *tensor) {
     if (from.layer != DLC_FROM_DATA)
         return find_output(net, from, tensor);
-    *tensor = from.output == TENSOR_LABEL && dlc_net_is_chunked(&net->chunks, node)
-                  ? net->chunks.label
-                  : from.output;
+    int is_chunked = dlc_net_is_chunked(&net->chunks, node) &&
+                     net->chunks.label[from.output] != NO_TENSOR;
+    *tensor = is_chunked ? net->chunks.label[from.output] : from.output;
     return DLC_OK;
 }
 

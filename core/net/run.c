@@ -3,32 +3,38 @@
 
 #include "net/run_chunks.h"
 
-dlc_status dlc_net_set_input(dlc_net *net, const float *data, const int32_t *labels) {
-    net_tensor *tensor = net->tensor;
-    if (!dlc_net_on_host(net)) {
-        DLC_TRY(dlc_net_copy(net, tensor[TENSOR_DATA].data, data,
-                             dlc_tensor_bytes(&tensor[TENSOR_DATA].tensor)));
-        return dlc_net_copy(net, tensor[TENSOR_LABEL].data, labels,
-                            dlc_tensor_bytes(&tensor[TENSOR_LABEL].tensor));
-    }
-    /* Read in place and never written; memcpy only drops the const. */
-    memcpy(&tensor[TENSOR_DATA].data, &data, sizeof data);
-    memcpy(&tensor[TENSOR_LABEL].data, &labels, sizeof labels);
+const dlc_net_fields *dlc_net_batch_fields(const dlc_net *net) {
+    return &net->args.fields;
+}
+
+static dlc_status copy_fields(const dlc_net *net, const void *const *value,
+                              int32_t first) {
+    for (int32_t i = first; i < net->args.fields.count; i++)
+        DLC_TRY(dlc_net_copy(net, net->tensor[i].data, value[i],
+                             dlc_tensor_bytes(&net->tensor[i].tensor)));
     return DLC_OK;
 }
 
-dlc_status dlc_net_set_bytes(dlc_net *net, const uint8_t *data, const float *mean,
-                             const float *scale, const int32_t *labels) {
+dlc_status dlc_net_set_batch(dlc_net *net, const void *const *value) {
+    if (!dlc_net_on_host(net))
+        return copy_fields(net, value, 0);
+    /* Read in place and never written; memcpy only drops the const. */
+    for (int32_t i = 0; i < net->args.fields.count; i++)
+        memcpy(&net->tensor[i].data, &value[i], sizeof value[i]);
+    return DLC_OK;
+}
+
+dlc_status dlc_net_set_bytes(dlc_net *net, const void *const *value, const float *mean,
+                             const float *scale) {
     const dlc_net_args *args = &net->args;
-    net_tensor *tensor = net->tensor;
-    const dlc_shape *shape = &tensor[TENSOR_DATA].tensor.shape;
+    const net_tensor *data = &net->tensor[DLC_FIELD_DATA];
+    const dlc_shape *shape = &data->tensor.shape;
     size_t count = (size_t)dlc_shape_count(shape), channels = (size_t)shape->dims[1];
     size_t plane = count / (size_t)shape->dims[0] / channels;
     DLC_TRY(args->device_ops->normalize(args->device, args->queue, count, plane,
-                                        channels, data, mean, scale,
-                                        tensor[TENSOR_DATA].data));
-    return dlc_net_copy(net, tensor[TENSOR_LABEL].data, labels,
-                        dlc_tensor_bytes(&tensor[TENSOR_LABEL].tensor));
+                                        channels, value[DLC_FIELD_DATA], mean, scale,
+                                        data->data));
+    return copy_fields(net, value, DLC_FIELD_DATA + 1);
 }
 
 static void reset_times(dlc_net *net) {

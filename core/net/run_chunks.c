@@ -246,14 +246,22 @@ static void swap_buffers(dlc_net *net) {
     chunks->received[1] = received;
 }
 
-static dlc_status copy_labels(const dlc_net *net, int32_t chunk) {
+static dlc_status copy_label(const dlc_net *net, int32_t chunk, int32_t field) {
     const net_chunks *chunks = &net->chunks;
     net_rows own = own_rows(net, chunk);
-    int32_t *to = net->tensor[chunks->label].data;
-    const int32_t *from = net->tensor[TENSOR_LABEL].data;
-    if (own.count < chunks->local_rows) /* DLC_LABEL_NONE: all bits are set */
-        DLC_TRY(fill(net, to, 0xff, (size_t)chunks->local_rows * sizeof *to));
-    return dlc_net_copy(net, to, from + own.own, (size_t)own.count * sizeof *to);
+    size_t row = dlc_net_field_bytes(&net->args.fields.field[field]);
+    void *to = net->tensor[chunks->label[field]].data;
+    const char *from = net->tensor[field].data;
+    if (own.count < chunks->local_rows) /* the others do not count */
+        DLC_TRY(fill(net, to, 0xff, (size_t)chunks->local_rows * row));
+    return dlc_net_copy(net, to, from + (size_t)own.own * row, (size_t)own.count * row);
+}
+
+static dlc_status copy_labels(const dlc_net *net, int32_t chunk) {
+    for (int32_t i = 0; i < net->args.fields.count; i++)
+        if (net->chunks.label[i] != NO_TENSOR)
+            DLC_TRY(copy_label(net, chunk, i));
+    return DLC_OK;
 }
 
 /* Operations see the rows of this chunk from now on; `sample` is the position of this

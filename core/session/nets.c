@@ -46,7 +46,7 @@ static dlc_status make_args(dlc_session *session, dlc_phase phase,
     }
     DLC_EACH_AXIS(session, axis, shape_net)
     axis->ops->shape_net(axis, &args);
-    DLC_TRY(dlc_setup_sample_shape(data, &args.sample));
+    DLC_TRY(dlc_setup_sample_fields(session->setup, data, phase, &args.fields));
     *made = args;
     return DLC_OK;
 }

@@ -30,9 +30,8 @@ typedef enum dlc_work {
 
 /* A pass, as its caller sees it. */
 typedef struct dlc_pass {
-    const float *data; /* NULL: this rank reads no batch, or the net has it already */
-    const int32_t *labels;
-    int64_t iteration; /* the feed's number of the batch */
+    const struct dlc_batch *batch; /* NULL: none is read, or the net has it already */
+    int64_t iteration;             /* the feed's number of the batch */
     double *loss; /* to which this rank's part of the mean loss is added, or NULL */
     /* The gradient arena is final up to there. */
     dlc_status (*ready)(void *context, size_t elements);
@@ -40,7 +39,7 @@ typedef struct dlc_pass {
 } dlc_pass;
 
 typedef struct dlc_schedule_ops {
-    int sets_input; /* forward makes parts of pass->data the net's input */
+    int sets_input; /* forward makes parts of pass->batch the net's input */
     dlc_status (*begin)(void *context); /* a pass; NULL: nothing to do */
     /* FORWARD or BACKWARD of a micro-batch, or DONE; `done`: how many of this pass are
      * done. May wait for other ranks. */

@@ -46,17 +46,18 @@ void dlc_data_source_feed(const dlc_data_setup *data, dlc_feed_args *args) {
                             .concurrent = (data->feature->caps & DLC_DATA_CONCURRENT) !=
                                           0,
                             .decoders = data->decoders,
-                            .transforms = data->transforms};
+                            .transforms = data->transforms,
+                            .fields = data->fields};
     dlc_feed_configure(dlc_host_services(), data->settings, args);
 }
 
 /* Adds one sample to the digest. */
 static dlc_status add_sample(const dlc_samples *samples, int64_t index,
                              dlc_read_sample *read, uint64_t *digest) {
-    DLC_TRY(dlc_samples_read(samples, index, 0, NULL, read));
-    const dlc_value *image = &read->value[samples->image];
-    *digest = XXH64(&read->label, sizeof read->label, *digest);
-    *digest = XXH64(image->data, image->bytes, *digest);
+    int32_t fields = samples->info.field_count;
+    DLC_TRY(dlc_samples_read_fields(samples, index, (1u << fields) - 1, NULL, read));
+    for (int32_t f = 0; f < fields; f++)
+        *digest = XXH64(read->value[f].data, read->value[f].bytes, *digest);
     return DLC_OK;
 }
 

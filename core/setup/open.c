@@ -11,6 +11,7 @@
 #include "setup/classes.h"
 #include "setup/data_source.h"
 #include "setup/device_indices.h"
+#include "setup/fields.h"
 #include "setup/mesh_settings.h"
 #include "setup/setup_checks.h"
 #include "setup/stage_cut.h"
@@ -279,7 +280,7 @@ static void check_name(const dlc_setup *setup, dlc_problems *problems) {
                          setup->name);
 }
 
-static dlc_status check_all(dlc_setup *setup, dlc_problems *problems) {
+static dlc_status check_all(dlc_setup *setup, unsigned phases, dlc_problems *problems) {
     const dlc_option *net_tables[] = {dlc_net_section_options};
     DLC_TRY(dlc_settings_make(setup->config, "net", net_tables, 1, problems,
                               &setup->net_settings));
@@ -296,10 +297,15 @@ static dlc_status check_all(dlc_setup *setup, dlc_problems *problems) {
     DLC_TRY(check_consistency(setup, problems));
     DLC_TRY(check_transport(setup, problems));
     check_batch_split(setup, problems);
-    if (!setup->device)
-        return DLC_OK; /* layer types depend on it */
-    DLC_TRY(dlc_graph_make(setup->config, dlc_reserved_sections, setup->registry,
-                           setup->device->name, problems, &setup->graph));
+    if (!setup->device) /* layer types depend on it */
+        return dlc_setup_check_data(setup, phases, problems);
+    DLC_TRY(dlc_setup_check_data(setup, phases, problems));
+    dlc_field_names names;
+    dlc_setup_field_names(setup, &names);
+    DLC_TRY(dlc_graph_make(setup->config, dlc_reserved_sections, &names,
+                           setup->registry, setup->device->name, problems,
+                           &setup->graph));
+    DLC_TRY(dlc_setup_check_fields(setup, problems));
     dlc_setup_check_mesh(setup, problems);
     return DLC_OK;
 }
@@ -320,9 +326,8 @@ static dlc_status keep_source(dlc_setup *setup, const char *path,
     return DLC_OK;
 }
 
-static dlc_status check_with_data(dlc_setup *setup, unsigned phases,
-                                  dlc_problems *problems) {
-    DLC_TRY(dlc_setup_check_data(setup, phases, problems));
+static dlc_status check_nets(dlc_setup *setup, unsigned phases,
+                             dlc_problems *problems) {
     if (setup->device)
         DLC_TRY(dlc_setup_check_layers(setup, phases, problems));
     return phases & DLC_PHASE_TRAIN ? dlc_setup_check_solver(setup, problems) : DLC_OK;
@@ -341,9 +346,9 @@ dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {
         status = dlc_config_load(args->path, dlc_reserved_sections, args->sets,
                                  args->nsets, &problems, &made->config);
     if (status == DLC_OK) {
-        status = check_all(made, &problems);
+        status = check_all(made, args->phases, &problems);
         if (status == DLC_OK)
-            status = check_with_data(made, args->phases, &problems);
+            status = check_nets(made, args->phases, &problems);
         /* Report the mistakes found so far, whatever ended the search. */
         char *detail = status == DLC_OK ? NULL : dlc_strdup(dlc_detail());
         dlc_status reported = dlc_problems_report(&problems);
@@ -366,6 +371,10 @@ dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {
 /* ---- Ranks and batches ------------------------------------------------------- */
 
 dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape) {
+    const dlc_samples *samples = &data->samples;
+    *shape = data->info.shape;
+    if (dlc_samples_field(samples, samples->image)->role != DLC_ROLE_IMAGE)
+        return DLC_OK;
     return dlc_transforms_shape(data->transforms, &data->info.shape, data->info.dtype,
                                 shape);
 }
@@ -431,6 +440,8 @@ void dlc_setup_test_train_data(dlc_setup *setup) {
     setup->train = setup->test;
     setup->test = train;
     setup->train.batch = train.batch; /* it may have been absent */
+    if (setup->graph && setup->test.source)
+        dlc_setup_bind_fields(setup, DLC_PHASE_TEST, &setup->test);
 }
 
 dlc_status dlc_setup_test_source(dlc_setup *setup, const dlc_feature *feature,
@@ -441,7 +452,9 @@ dlc_status dlc_setup_test_source(dlc_setup *setup, const dlc_feature *feature,
     dlc_data_source_close(test);
     test->feature = feature;
     test->source = source;
-    return dlc_data_source_describe(setup, test);
+    DLC_TRY(dlc_data_source_describe(setup, test));
+    dlc_setup_bind_fields(setup, DLC_PHASE_TEST, test);
+    return DLC_OK;
 }
 
 static void close_data(dlc_data_setup *data) {

@@ -30,9 +30,10 @@ typedef struct dlc_data_setup {
     int broken;         /* the section has mistakes, or its data cannot be read */
     dlc_source *source; /* open; NULL: not needed */
     dlc_samples samples;
-    int64_t first, count; /* of samples that a test goes through; count 0: all */
-    int needs_all;        /* no sample is skipped, whatever on_error says */
-    dlc_data_info info;   /* of samples */
+    dlc_batch_fields fields; /* of the samples that layers read */
+    int64_t first, count;    /* of samples that a test goes through; count 0: all */
+    int needs_all;           /* no sample is skipped, whatever on_error says */
+    dlc_data_info info;      /* of samples */
     const dlc_decoders *decoders; /* the setup's, if the samples are image files */
     int32_t largest_label;        /* among the labels that were checked */
     uint64_t digest; /* of some samples; 0 until dlc_data_source_identify */
@@ -128,8 +129,12 @@ int dlc_setup_divides_net(const dlc_setup *setup);
 /* A digest of all settings that must agree on the ranks of a job. */
 uint64_t dlc_setup_digest(const dlc_setup *setup);
 
-/* C, H, W of a sample as the net reads it, after cropping. */
+/* The shape of the data of a sample as the net reads it, C, H, W for an image. */
 dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape);
+
+/* All fields of a sample as the net of a phase reads them. The source must be open. */
+dlc_status dlc_setup_sample_fields(const dlc_setup *setup, const dlc_data_setup *data,
+                                   dlc_phase phase, dlc_net_fields *fields);
 
 /* Lets a test go through the samples of [data] instead of those of [data.test]. */
 void dlc_setup_test_train_data(dlc_setup *setup);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "data/batch_layout.h"
 #include "data/feed.h"
 #include "setup/classes.h"
 #include "setup/data_source.h"
@@ -81,15 +82,19 @@ static dlc_status read_ends_and_middle(reading *r, int test) {
 /* Loads the first image file and the last, as training would. */
 static dlc_status load_ends(const checked_section *at, dlc_loader *loader) {
     dlc_load_scratch scratch = {0};
-    int32_t label = 0;
-    void *image = dlc_alloc(loader->bytes, 1);
-    dlc_status status = image ? dlc_loader_load(loader, &scratch, 0, 0, image, &label)
-                              : DLC_ERR_NOMEM;
+    dlc_batch_layout layout;
+    void *to[DLC_NET_FIELDS];
+    DLC_TRY(dlc_batch_layout_make(loader, 1, &layout));
+    void *sample = dlc_alloc(layout.bytes, 1);
+    dlc_status status = sample ? DLC_OK : DLC_ERR_NOMEM;
+    if (sample)
+        dlc_batch_find(&layout, sample, 0, to);
     if (status == DLC_OK)
-        status = dlc_loader_load(loader, &scratch, at->data->info.samples - 1, 0, image,
-                                 &label);
+        status = dlc_loader_load(loader, &scratch, 0, 0, to);
+    if (status == DLC_OK)
+        status = dlc_loader_load(loader, &scratch, at->data->info.samples - 1, 0, to);
     dlc_load_scratch_free(&scratch);
-    dlc_free(image);
+    dlc_free(sample);
     return status;
 }
 

@@ -52,7 +52,7 @@ static void report_misfit(void *context, int32_t layer, dlc_status status) {
     dlc_free(copy);
 }
 
-static dlc_status build_outline(checked_phase *at, const dlc_shape *sample,
+static dlc_status build_outline(checked_phase *at, const dlc_net_fields *fields,
                                 dlc_net **net) {
     const dlc_setup *setup = at->setup;
     const dlc_net_args args = {
@@ -66,7 +66,7 @@ static dlc_status build_outline(checked_phase *at, const dlc_shape *sample,
         .threads = 1,
         .autotune = dlc_settings_get_bool(setup->train_settings, "autotune"),
         .precision = dlc_setup_precision(setup),
-        .sample = *sample,
+        .fields = *fields,
         .batch = at->data->batch > 0 ? at->data->batch : 1,
         .seed = setup->seed};
     dlc_status status = dlc_net_build(&args, net);
@@ -164,17 +164,25 @@ static void report_too_many(checked_phase *at, int32_t source, int64_t channels,
     at->reported[source] |= REPORTED_CLASSES;
 }
 
+/* The classes of a field, 0: not known; and the fewest that there can be. */
+static void count_classes(const checked_phase *at, int32_t field, int64_t *known,
+                          int64_t *least) {
+    const dlc_samples *samples = &at->data->samples;
+    int32_t source = at->data->fields.source[field];
+    *known = source < 0 ? 0 : dlc_samples_field(samples, source)->classes;
+    *least = *known || source != samples->label ? *known
+                                                : (int64_t)at->data->largest_label + 1;
+}
+
 /* More outputs than classes are only a warning: the net trains well, and it may be on
  * purpose, as when a net for many classes is tried on a few of them. */
 static void compare(checked_phase *at, const dlc_net *net, int32_t reader) {
     const dlc_graph_layer *layer = &at->setup->graph->layer[reader];
-    const dlc_data_info *info = &at->data->info;
-    int64_t known = info->classes;
-    int64_t least = known ? known : (int64_t)at->data->largest_label + 1;
     if (layer->inputs < 2 || layer->input[1].layer != DLC_FROM_DATA ||
         layer->input[0].layer == DLC_FROM_DATA)
         return;
-    int64_t channels = channels_of(net, layer->input[0]);
+    int64_t known, least, channels = channels_of(net, layer->input[0]);
+    count_classes(at, layer->input[1].output, &known, &least);
     int has_shape = channels > 0;
     int32_t source = has_shape
                          ? source_of_channels(at, net, layer->input[0].layer)
@@ -240,9 +248,9 @@ static void check_trained(checked_phase *at, const dlc_net *net) {
                                 : "the net has no parameters to train");
 }
 
-static dlc_status check_net(checked_phase *at, const dlc_shape *sample) {
+static dlc_status check_net(checked_phase *at, const dlc_net_fields *fields) {
     dlc_net *net = NULL;
-    DLC_TRY(build_outline(at, sample, &net));
+    DLC_TRY(build_outline(at, fields, &net));
     if (!net)
         return DLC_OK;
     compare_all(at, net);
@@ -252,25 +260,26 @@ static dlc_status check_net(checked_phase *at, const dlc_shape *sample) {
     return status;
 }
 
-/* The shape of a sample of the first section that could be read; 0: none could. */
-static int find_sample(const dlc_setup *setup, const dlc_data_setup *first,
-                       dlc_shape *sample) {
-    const dlc_data_setup *either[] = {first, &setup->train, &setup->test};
+/* The fields of a sample of the first section that could be read; 0: none could. */
+static int find_fields(const checked_phase *at, dlc_net_fields *fields) {
+    const dlc_setup *setup = at->setup;
+    const dlc_data_setup *either[] = {at->data, &setup->train, &setup->test};
     for (size_t i = 0; i < sizeof either / sizeof *either; i++)
         if (either[i]->source && !either[i]->broken)
-            return dlc_setup_sample_shape(either[i], sample) == DLC_OK;
+            return dlc_setup_sample_fields(setup, either[i], at->phase, fields) ==
+                   DLC_OK;
     return 0;
 }
 
 static dlc_status check_phase(checked_phase *at) {
-    dlc_shape sample;
-    if (!find_sample(at->setup, at->data, &sample)) {
+    dlc_net_fields fields;
+    if (!find_fields(at, &fields)) {
         dlc_problems_warn(at->problems, at->setup->config, DLC_LINE_FILE,
                           "the layers' shapes were not checked, since no data section "
                           "could be read");
         return DLC_OK;
     }
-    return check_net(at, &sample);
+    return check_net(at, &fields);
 }
 
 dlc_status dlc_setup_check_layers(const dlc_setup *setup, unsigned phases,

@@ -2,6 +2,7 @@
 #include "train/evaluate.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -42,7 +43,7 @@ static dlc_status test_batch(dlc_session *session, const dlc_evaluation_reader *
     dlc_batch batch;
     DLC_TRY(dlc_job_check(session->job));
     DLC_TRY(dlc_feed_next(session->test_feed, &batch));
-    DLC_TRY(dlc_net_set_input(session->test_net, batch.data, batch.labels));
+    DLC_TRY(dlc_net_set_batch(session->test_net, batch.field));
     DLC_TRY(dlc_net_forward(session->test_net, session->iteration, 0));
     DLC_TRY(dlc_net_sync(session->test_net));
     if (reader)
@@ -56,25 +57,33 @@ static dlc_status test_batch(dlc_session *session, const dlc_evaluation_reader *
     return DLC_OK;
 }
 
-/* Runs passes of the test net on samples without labels, which count in no metric. */
+/* Makes a batch of samples that count in no metric the input of the test net. */
+static dlc_status set_padding(dlc_session *session, void *value[DLC_NET_FIELDS]) {
+    const dlc_net_fields *fields = dlc_net_batch_fields(session->test_net);
+    const void *batch[DLC_NET_FIELDS];
+    size_t samples = (size_t)session->setup->test.batch;
+    for (int32_t i = 0; i < fields->count; i++) {
+        const dlc_net_field *field = &fields->field[i];
+        size_t bytes = samples * dlc_net_field_bytes(field);
+        batch[i] = value[i] = dlc_alloc(bytes, 1);
+        if (!value[i])
+            return DLC_ERR_NOMEM;
+        if (field->is_label)
+            memset(value[i], 0xff, bytes);
+    }
+    return dlc_net_set_batch(session->test_net, batch);
+}
+
+/* Runs passes of the test net on samples without labels. */
 static dlc_status pad_passes(dlc_session *session, int64_t passes) {
-    const dlc_data_setup *test = &session->setup->test;
-    size_t batch = (size_t)test->batch;
-    dlc_shape sample;
-    DLC_TRY(dlc_setup_sample_shape(test, &sample));
-    float *data = dlc_alloc(batch * (size_t)dlc_shape_count(&sample), sizeof *data);
-    int32_t *labels = dlc_alloc(batch, sizeof *labels);
-    dlc_status status = data && labels ? DLC_OK : DLC_ERR_NOMEM;
-    for (size_t i = 0; status == DLC_OK && i < batch; i++)
-        labels[i] = DLC_LABEL_NONE;
-    if (status == DLC_OK)
-        status = dlc_net_set_input(session->test_net, data, labels);
+    void *value[DLC_NET_FIELDS] = {NULL};
+    dlc_status status = set_padding(session, value);
     for (; status == DLC_OK && passes > 0; passes--)
         status = dlc_net_forward(session->test_net, session->iteration, 0);
     if (status == DLC_OK)
         status = dlc_net_sync(session->test_net);
-    dlc_free(labels);
-    dlc_free(data);
+    for (int32_t i = 0; i < DLC_NET_FIELDS; i++)
+        dlc_free(value[i]);
     return status;
 }
 

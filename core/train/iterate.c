@@ -150,19 +150,18 @@ static dlc_status queue_control_words(dlc_iterate *iterate) {
 static dlc_status read_batch(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     const dlc_schedule *schedule = &iterate->schedule;
-    dlc_batch batch = {.iteration = session->iteration * schedule->passes +
-                                    schedule->pass};
     iterate->bucket = 0;
     iterate->pass = (dlc_pass){.loss = queue_of(iterate) ? NULL : &iterate->loss,
                                .ready = mark_ready,
                                .context = iterate};
     if (!schedule->ops->sets_input)
         return dlc_upload_next(&iterate->upload, &iterate->pass.iteration);
-    if (session->feed)
-        DLC_TRY(dlc_feed_next(session->feed, &batch));
-    iterate->pass.data = batch.data;
-    iterate->pass.labels = batch.labels;
-    iterate->pass.iteration = batch.iteration;
+    iterate->pass.iteration = session->iteration * schedule->passes + schedule->pass;
+    if (!session->feed)
+        return DLC_OK;
+    DLC_TRY(dlc_feed_next(session->feed, &iterate->batch));
+    iterate->pass.batch = &iterate->batch;
+    iterate->pass.iteration = iterate->batch.iteration;
     return DLC_OK;
 }
 

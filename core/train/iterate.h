@@ -31,7 +31,8 @@ typedef struct dlc_iterate {
     /* State of the iteration that has begun. */
     dlc_schedule schedule;
     dlc_pass pass;
-    int32_t bucket; /* the next to become ready */
+    dlc_batch batch; /* of the pass, if its schedule sets the net's input */
+    int32_t bucket;  /* the next to become ready */
     double loss;
     float words[DLC_CONTROL_WORDS]; /* this rank's control words; without a queue */
     int has_result;                 /* without a queue */

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks that the core stays small: libdlcore, stripped, must be under 640 KB.
+# Checks that the core stays small: libdlcore, stripped, must be under 650 KB.
 # Usage: size.sh LIBRARY
 # The core's size went beyond 400 KB for what protects users' work and cannot be in a plugin,
 # since it concerns all of them: run folders, comparing checkpoints with the run that resumes
@@ -10,9 +10,9 @@
 # updates and everything around a rule (core/solver), and checks of plugins' answers. Another 10 KB
 # match weights by name and hand out what a test computes, for any layer family; another
 # 70 KB load and transform samples for any source, where the loops over pixels are optimized for
-# speed, and 20 KB lay the ranks of a job on a mesh.
+# speed, 20 KB lay the ranks of a job on a mesh, and 10 KB give nets any fields of samples.
 set -eu
-most=640000
+most=650000
 stripped=$(mktemp)
 trap 'rm -f "$stripped"' EXIT
 strip -o "$stripped" "$1"

@@ -48,8 +48,10 @@ static void shape_net(const dlc_axis *axis, dlc_net_args *args) {
 static int reads_batch(const dlc_axis *axis, dlc_phase phase) {
     const dlc_pipeline *pipeline = axis->state;
     const dlc_graph *graph = axis->session->setup->graph;
-    return dlc_stages_read(&pipeline->stages, graph, phase, 0) ||
-           dlc_stages_read(&pipeline->stages, graph, phase, 1);
+    int reads = 0;
+    for (int32_t i = 0; i < graph->fields; i++)
+        reads |= dlc_stages_read(&pipeline->stages, graph, phase, i);
+    return reads;
 }
 
 static void shape_feed(const dlc_axis *axis, dlc_feed_args *args) {
@@ -65,8 +67,9 @@ static void shape_feed(const dlc_axis *axis, dlc_feed_args *args) {
     args->count = (int32_t)(args->test ? count : count * pipeline->micro_batches);
     if (!args->test)
         args->run = count;
-    args->labels_only = !dlc_stages_read(&pipeline->stages, session->setup->graph,
-                                         phase, 0);
+    for (int32_t i = 0; i < session->setup->graph->fields; i++)
+        if (!dlc_stages_read(&pipeline->stages, session->setup->graph, phase, i))
+            args->fields.unread |= 1u << i;
 }
 
 /* Its messages to other stages must move on while layers wait. */
@@ -157,6 +160,19 @@ static dlc_status gather_memory(dlc_pipeline *pipeline) {
     return DLC_OK;
 }
 
+static dlc_status take_labels(dlc_pipeline *pipeline) {
+    const dlc_net_fields *fields = dlc_net_batch_fields(pipeline->session->net);
+    for (int32_t i = 0; i < fields->count; i++) {
+        if (!fields->field[i].is_label)
+            continue;
+        pipeline->labels[i] = dlc_alloc((size_t)pipeline->micro_batch_size,
+                                        dlc_net_field_bytes(&fields->field[i]));
+        if (!pipeline->labels[i])
+            return DLC_ERR_NOMEM;
+    }
+    return DLC_OK;
+}
+
 static dlc_status open(dlc_axis *axis) {
     dlc_session *session = axis->session;
     dlc_pipeline *pipeline = axis->state;
@@ -164,10 +180,7 @@ static dlc_status open(dlc_axis *axis) {
                                      dlc_net_collective_layer(session->net) != NULL;
     DLC_TRY(dlc_process_group_finish(&pipeline->group));
     DLC_TRY(take(session, DLC_CONTROL_WORDS, &pipeline->control_words));
-    pipeline->labels = dlc_alloc((size_t)pipeline->micro_batch_size,
-                                 sizeof *pipeline->labels);
-    if (!pipeline->labels)
-        return DLC_ERR_NOMEM;
+    DLC_TRY(take_labels(pipeline));
     if (pipeline->micro_batches > 1)
         DLC_TRY(take(session, dlc_net_arenas(session->net)->count, &pipeline->sum));
     DLC_TRY(open_stage_p2p(pipeline, &pipeline->train, train_slots(pipeline),
@@ -222,8 +235,10 @@ static void disconnect(dlc_axis *axis) {
     pipeline->stage_p2p = pipeline->test_stage_p2p = NULL;
     give(session, &pipeline->control_words);
     give(session, &pipeline->sum);
-    dlc_free(pipeline->labels);
-    pipeline->labels = NULL;
+    for (int32_t i = 0; i < DLC_NET_FIELDS; i++) {
+        dlc_free(pipeline->labels[i]);
+        pipeline->labels[i] = NULL;
+    }
 }
 
 static void close(dlc_axis *axis) {

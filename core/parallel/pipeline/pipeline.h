@@ -37,11 +37,10 @@ enum { DLC_PIPELINE_WARM_UP = 2 };
 typedef struct dlc_pipeline {
     dlc_session *session;
     dlc_stages stages;
-    int32_t micro_batches;    /* of a pass */
-    int64_t micro_batch_size; /* samples of one that this rank has */
-    int64_t first_sample;     /* position of the first of them in the first one */
-    int64_t sample;           /* elements of one sample */
-    int32_t *labels;          /* own; of the last micro-batch, if it is smaller */
+    int32_t micro_batches;        /* of a pass */
+    int64_t micro_batch_size;     /* samples of one that this rank has */
+    int64_t first_sample;         /* position of the first of them in the first one */
+    void *labels[DLC_NET_FIELDS]; /* own; of the last micro-batch, if it is smaller */
     dlc_boundary_tensors train, test;
     double *proportion; /* own; of each rank, once the batch was split anew */
     double *work;       /* own; estimated, of each stage */

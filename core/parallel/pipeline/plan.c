@@ -102,9 +102,6 @@ static dlc_status divide_batch(dlc_pipeline *pipeline) {
                         dlc_settings_where(setup->parallel_settings, "micro_batches"),
                         batch, count, most);
     count = samples_of_each(batch, each); /* none is empty */
-    dlc_shape sample;
-    DLC_TRY(dlc_setup_sample_shape(&setup->train, &sample));
-    pipeline->sample = dlc_shape_count(&sample);
     session->global_batch = batch;
     session->stage_samples.train = each;
     session->stage_samples.test = test_samples(session);
@@ -133,7 +130,7 @@ static dlc_status make_outline(const dlc_session *session, dlc_phase phase,
                          .batch = batch,
                          .seed = session->setup->seed,
                          .outline = 1};
-    DLC_TRY(dlc_setup_sample_shape(data, &args.sample));
+    DLC_TRY(dlc_setup_sample_fields(session->setup, data, phase, &args.fields));
     return dlc_net_build(&args, outline);
 }
 

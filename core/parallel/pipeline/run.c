@@ -1,6 +1,7 @@
 /* Runs the passes of a pipeline: micro-batches forward and backward in 1F1B order, and
  * tests. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "parallel/pipeline/pipeline.h"
@@ -35,23 +36,32 @@ int64_t dlc_pipeline_counted(const dlc_pipeline *pipeline, int32_t k) {
 /* All micro-batches have the same size for the net. A smaller one is filled up with the
  * next samples of the source, whose labels are taken away, so that they count for
  * nothing. */
-static const int32_t *labels_of(const dlc_pipeline *pipeline, const int32_t *labels,
-                                int32_t k) {
+static const void *labels_of(const dlc_pipeline *pipeline, const void *labels,
+                             int32_t k, int32_t field, size_t each) {
     int64_t counted = dlc_pipeline_counted(pipeline, k);
     if (counted == pipeline->micro_batch_size)
         return labels;
-    for (int64_t i = 0; i < pipeline->micro_batch_size; i++)
-        pipeline->labels[i] = i < counted ? labels[i] : DLC_LABEL_NONE;
-    return pipeline->labels;
+    char *own = pipeline->labels[field];
+    memcpy(own, labels, (size_t)counted * each);
+    memset(own + (size_t)counted * each, 0xff,
+           (size_t)(pipeline->micro_batch_size - counted) * each);
+    return own;
 }
 
 static dlc_status set_batch(const dlc_pipeline *pipeline, dlc_net *net,
                             const dlc_pass *pass, int32_t k) {
-    if (!pass->data)
+    const dlc_net_fields *fields = dlc_net_batch_fields(net);
+    const void *value[DLC_NET_FIELDS];
+    if (!pass->batch)
         return DLC_OK;
-    int64_t before = k * pipeline->micro_batch_size;
-    return dlc_net_set_input(net, pass->data + before * pipeline->sample,
-                             labels_of(pipeline, pass->labels + before, k));
+    size_t before = (size_t)(k * pipeline->micro_batch_size);
+    for (int32_t i = 0; i < fields->count; i++) {
+        size_t each = dlc_net_field_bytes(&fields->field[i]);
+        value[i] = (const char *)pass->batch->field[i] + before * each;
+        if (fields->field[i].is_label)
+            value[i] = labels_of(pipeline, value[i], k, i, each);
+    }
+    return dlc_net_set_batch(net, value);
 }
 
 /* The batch is read in place, so it must be set again for backward; other devices have
@@ -331,7 +341,7 @@ static dlc_status test_batch(dlc_pipeline *pipeline, int32_t k,
     if (session->test_feed) {
         dlc_batch batch;
         DLC_TRY(dlc_feed_next(session->test_feed, &batch));
-        DLC_TRY(dlc_net_set_input(session->test_net, batch.data, batch.labels));
+        DLC_TRY(dlc_net_set_batch(session->test_net, batch.field));
     }
     pipeline->current = k;
     DLC_TRY(dlc_net_forward(session->test_net, session->iteration, 0));

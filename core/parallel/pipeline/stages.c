@@ -20,13 +20,13 @@ static int takes_part(const dlc_graph_layer *layer, dlc_phase phase) {
 }
 
 int dlc_stages_read(const dlc_stages *stages, const dlc_graph *graph, dlc_phase phase,
-                    int32_t output) {
+                    int32_t field) {
     for (int32_t i = stages->first[stages->stage]; i < stages->first[stages->stage + 1];
          i++)
         for (int32_t j = 0; j < graph->layer[i].inputs; j++)
             if (takes_part(&graph->layer[i], phase) &&
                 graph->layer[i].input[j].layer == DLC_FROM_DATA &&
-                graph->layer[i].input[j].output == output)
+                graph->layer[i].input[j].output == field)
                 return 1;
     return 0;
 }

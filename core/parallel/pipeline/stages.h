@@ -23,9 +23,9 @@ void dlc_stages_free(dlc_stages *stages); /* a zeroed one is allowed */
 
 /* The stage that a layer of the graph is in. */
 int32_t dlc_stages_of_layer(const dlc_stages *stages, int32_t layer);
-/* Does this stage read the batch's data (output 0 of DLC_FROM_DATA) or labels (1)? */
+/* Does this stage read this field of the batch? */
 int dlc_stages_read(const dlc_stages *stages, const dlc_graph *graph, dlc_phase phase,
-                    int32_t output);
+                    int32_t field);
 
 /* The rows of this rank's part of a tensor that a rank of another stage has, too. */
 typedef struct dlc_boundary_part {

@@ -19,29 +19,34 @@ static const double min_gain = 1.1;
 enum { WARM_UP = 2, REPEATS = 5, LONG_ENOUGH_MS = 120 };
 
 typedef struct samples {
-    float *data;
-    int32_t *labels;
+    const void *field[DLC_NET_FIELDS];
+    void *memory[DLC_NET_FIELDS]; /* own; the same */
 } samples;
 
 /* Values like an image's, all labelled class 0. */
-static dlc_status make_samples(const dlc_session *session, int64_t batch,
-                               samples *made) {
-    dlc_shape sample;
-    DLC_TRY(dlc_setup_sample_shape(&session->setup->train, &sample));
-    size_t count = (size_t)batch * (size_t)dlc_shape_count(&sample);
-    made->data = dlc_alloc(count, sizeof *made->data);
-    made->labels = dlc_alloc((size_t)batch, sizeof *made->labels);
-    if (!made->data || !made->labels)
-        return DLC_ERR_NOMEM;
-    for (size_t i = 0; i < count; i++)
-        made->data[i] = (float)(i % 251) / 251.0f;
+static dlc_status make_samples(const dlc_net *net, int64_t batch, samples *made) {
+    const dlc_net_fields *fields = dlc_net_batch_fields(net);
+    for (int32_t i = 0; i < fields->count; i++) {
+        size_t bytes = (size_t)batch * dlc_net_field_bytes(&fields->field[i]);
+        float *number = dlc_alloc(bytes, 1);
+        made->field[i] = made->memory[i] = number;
+        if (!number)
+            return DLC_ERR_NOMEM;
+        for (size_t k = 0; i == DLC_FIELD_DATA && k < bytes / sizeof *number; k++)
+            number[k] = (float)(k % 251) / 251.0f;
+    }
     return DLC_OK;
+}
+
+static void free_samples(samples *made) {
+    for (int32_t i = 0; i < DLC_NET_FIELDS; i++)
+        dlc_free(made->memory[i]);
 }
 
 /* The memory of inputs serves other tensors once they are read. */
 static dlc_status pass(const dlc_session *session, dlc_net *net, const samples *made) {
     DLC_TRY(dlc_job_check(session->job));
-    DLC_TRY(dlc_net_set_input(net, made->data, made->labels));
+    DLC_TRY(dlc_net_set_batch(net, made->field));
     DLC_TRY(dlc_net_forward(net, 0, 0));
     DLC_TRY(dlc_net_backward(net, 1, NULL, NULL));
     return dlc_net_sync(net);
@@ -209,18 +214,17 @@ dlc_status dlc_throughput_balance(dlc_session *session, dlc_rank_throughput mine
 }
 
 dlc_status dlc_throughput_measure(dlc_session *session, dlc_net *net, int64_t batch) {
-    samples made = {0};
+    samples made = {{NULL}, {NULL}};
     double seconds = 0;
     int changed;
     if (!net) {
         DLC_TRY(dlc_job_barrier(session->job));
         return dlc_throughput_balance(session, (dlc_rank_throughput){0}, 0, &changed);
     }
-    dlc_status status = make_samples(session, batch, &made);
+    dlc_status status = make_samples(net, batch, &made);
     if (status == DLC_OK)
         status = measure(session, net, &made, &seconds);
-    dlc_free(made.data);
-    dlc_free(made.labels);
+    free_samples(&made);
     DLC_TRY(status);
     dlc_rank_throughput mine = {.samples_per_s = (double)batch / seconds};
     return dlc_throughput_balance(session, mine, 0, &changed);

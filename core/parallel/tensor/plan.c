@@ -26,10 +26,11 @@ dlc_status dlc_tensor_parallel_outline(const planning *p,
                          .queue = session->queue,
                          .threads = 1,
                          .precision = DLC_F32,
-                         .sample = p->sample,
                          .batch = split ? first[1] - first[0] : p->batch,
                          .seed = session->setup->seed,
                          .tensor_parallel = split};
+    DLC_TRY(dlc_setup_sample_fields(session->setup, &session->setup->train, args.phase,
+                                    &args.fields));
     return dlc_net_build(&args, net);
 }
 

@@ -12,6 +12,16 @@
 static const char *const reserved[] = {"net", "run", NULL};
 
 dlc_status fixture_graph(net_fixture *fixture, const char *text) {
+    static const dlc_field_names simple = {.is_known = 1,
+                                           .count = 2,
+                                           .name = {"image", "label"},
+                                           .data = "image",
+                                           .label = "label"};
+    return fixture_graph_of(fixture, text, &simple);
+}
+
+dlc_status fixture_graph_of(net_fixture *fixture, const char *text,
+                            const dlc_field_names *fields) {
     memset(fixture, 0, sizeof *fixture);
     ck_assert_int_eq(dlc_registry_use_first(plugins_registry(), DLC_KIND_DEVICE,
                                             &fixture->device_feature),
@@ -20,7 +30,7 @@ dlc_status fixture_graph(net_fixture *fixture, const char *text) {
     dlc_status status = dlc_config_load(path, reserved, NULL, 0, &fixture->problems,
                                         &fixture->config);
     ck_assert_int_eq(status, DLC_OK);
-    status = dlc_graph_make(fixture->config, reserved, plugins_registry(),
+    status = dlc_graph_make(fixture->config, reserved, fields, plugins_registry(),
                             fixture->device_feature->name, &fixture->problems,
                             &fixture->graph);
     ck_assert_int_eq(status, DLC_OK);

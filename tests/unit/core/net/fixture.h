@@ -17,6 +17,9 @@ typedef struct net_fixture {
 
 /* Makes the graph alone; its mistakes are in fixture.problems. */
 dlc_status fixture_graph(net_fixture *fixture, const char *text);
+/* The same for samples with these fields. */
+dlc_status fixture_graph_of(net_fixture *fixture, const char *text,
+                            const dlc_field_names *fields);
 /* Makes the graph, and allocates a training net of it for `batch` samples of c x h x w.
  * Fails the test with the reason if that is not possible. */
 void fixture_net(net_fixture *fixture, const char *text, int64_t batch, int64_t c,

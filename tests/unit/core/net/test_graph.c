@@ -28,10 +28,10 @@ static void describe(const dlc_graph *graph, char *text, size_t room) {
         snprintf(text + used, room - used, "%s%s <-", i ? "; " : "", layer->name);
         for (int32_t j = 0; j < layer->inputs; j++) {
             dlc_graph_input from = layer->input[j];
-            const char *data = from.output ? "label" : "data";
             used = strlen(text);
             snprintf(text + used, room - used, "%s%s", j ? ", " : " ",
-                     from.layer < 0 ? data : graph->layer[from.layer].name);
+                     from.layer < 0 ? graph->field[from.output].name
+                                    : graph->layer[from.layer].name);
         }
     }
 }
@@ -91,9 +91,61 @@ START_TEST(parts_of_a_block_may_be_blocks) {
 }
 END_TEST
 
+/* ---- Fields ------------------------------------------------------------------ */
+
+static const dlc_field_names several = {.is_known = 1,
+                                        .count = 4,
+                                        .name = {"photo", "kind", "mask", "place"},
+                                        .data = "photo",
+                                        .label = "kind"};
+
+/* What data and label are called are other names for the same; a layer comes before a
+ * field. */
+START_TEST(fields_have_names) {
+    static const char text[] = "[ip]\ntype = inner_product\nnum_output = 4\n"
+                               "input = photo\n[place]\ntype = relu\n"
+                               "[sum]\ntype = eltwise\ninput = ip, place\n"
+                               "[a]\ntype = softmax_loss\nlabel = mask\n"
+                               "[b]\ntype = softmax_loss\ninput = sum, kind\n"
+                               "[c]\ntype = accuracy\ninput = sum\nlabel = data\n";
+    net_fixture fixture;
+    char found[2048];
+    ck_assert_int_eq(fixture_graph_of(&fixture, text, &several), DLC_OK);
+    const dlc_graph *graph = fixture.graph;
+    describe(graph, found, sizeof found);
+    ck_assert_str_eq(found, "ip <- data; place <- ip; sum <- ip, place; "
+                            "a <- sum, mask; b <- sum, label; c <- sum, data");
+    ck_assert_int_eq(graph->fields, 3);
+    for (int32_t i = 0; i < 3; i++)
+        ck_assert_int_eq(graph->field[i].is_label, 1);
+    ck_assert_uint_eq(graph->field[2].phases, DLC_PHASE_TRAIN | DLC_PHASE_TEST);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* While nobody knows the fields, a name that is like that of a layer is a mistake. */
+START_TEST(fields_are_not_known) {
+    net_fixture fixture;
+    const dlc_field_names none = {.count = 0};
+    ck_assert_int_eq(
+        fixture_graph_of(&fixture, "[x]\n" CONV "input = picture\n" LOSS, &none),
+        DLC_OK);
+    ck_assert_int_eq(fixture.graph->fields, 3);
+    ck_assert_str_eq(fixture.graph->field[2].name, "picture");
+    fixture_close(&fixture);
+}
+END_TEST
+
 static const struct {
     const char *text, *message;
 } bad[] = {
+    {"[a]\n" CONV "label = data\n" LOSS,
+     ":6: [a] label = data: only losses and metrics compare with a label"},
+    {LOSS "[l]\ntype = softmax_loss\ninput = ip, label\nlabel = data\n",
+     ":9: [l] label = data: its second input is what it compares with"},
+    {LOSS "[l]\ntype = softmax_loss\nlabel = imag\n",
+     ":8: [l] label = imag: there is no layer of that name above, and the samples have "
+     "no such field; did you mean 'image'?"},
     /* Reported at the line of the block, once for all uses. */
     {"[block b]\n[b.x]\ntype = convolutoin\n"
      "[u]\nblock = b\n[v]\nblock = b\n" LOSS,
@@ -110,7 +162,8 @@ static const struct {
      "[u]\nblock = residual\n[v]\nblock = residual\ninput = y\n[y]\n" CONV LOSS,
      ":14: [v] input = y: there is no layer of that name above"},
     {RESIDUAL "[unit]\nblock = residual\n[c]\ntype = concat\ninput = unti\n" LOSS,
-     ":14: [c] input = unti: there is no layer of that name above; did you mean 'unit'?"},
+     ":14: [c] input = unti: there is no layer of that name above, and the "
+     "samples have no such field; did you mean 'unit'?"},
     {RESIDUAL "[u]\nblock = residual\n[v]\nblock = residual\ninput = u\n"
               "[c]\ntype = concat\ninput = v.in, v\n" LOSS,
      ":17: [c] input = v.in: there is no layer"},
@@ -194,6 +247,8 @@ int main(void) {
     tcase_add_test(cases, losses_do_not_count_as_above);
     tcase_add_test(cases, a_blocks_name_is_its_last_layer);
     tcase_add_test(cases, parts_of_a_block_may_be_blocks);
+    tcase_add_test(cases, fields_have_names);
+    tcase_add_test(cases, fields_are_not_known);
     tcase_add_loop_test(cases, a_mistake_is_reported_once, 0,
                         (int)(sizeof bad / sizeof *bad));
     tcase_add_test(cases, a_test_net_finds_its_parameters);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "data/samples.h"
 #include "source.h"
 #include "support/plugins.h"
 
@@ -28,11 +29,27 @@ static opened open_with(uint64_t seed, const char *one, const char *two) {
     return o;
 }
 
+/* Reads image and class of n samples. */
+static void read_some(opened *o, int32_t n, const int64_t *index, void *data,
+                      int32_t *labels) {
+    dlc_samples samples;
+    dlc_read_sample read = {0};
+    ck_assert_int_eq(dlc_samples_describe(o->ops, o->source, &samples), DLC_OK);
+    char *to = data;
+    for (int32_t i = 0; i < n; i++) {
+        ck_assert_int_eq(dlc_samples_read(&samples, index[i], 0, NULL, &read), DLC_OK);
+        labels[i] = read.label;
+        memcpy(to, read.value[0].data, read.value[0].bytes);
+        to += read.value[0].bytes;
+    }
+    dlc_read_sample_free(&read);
+}
+
 static void read_all(opened *o, void *data, int32_t *labels) {
     int64_t index[SAMPLES];
     for (int i = 0; i < SAMPLES; i++)
         index[i] = i;
-    ck_assert_int_eq(o->ops->read(o->source, SAMPLES, index, data, labels), DLC_OK);
+    read_some(o, SAMPLES, index, data, labels);
 }
 
 static unsigned char all[SAMPLES][PIXELS], other[SAMPLES][PIXELS];
@@ -45,8 +62,7 @@ START_TEST(repeatable) {
     read_all(&a, all, all_labels);
     for (int i = SAMPLES - 1; i >= 0; i--) { /* any order, one at a time */
         int64_t index = i;
-        ck_assert_int_eq(b.ops->read(b.source, 1, &index, other[i], &other_labels[i]),
-                         DLC_OK);
+        read_some(&b, 1, &index, other[i], &other_labels[i]);
     }
     ck_assert_mem_eq(all, other, sizeof all);
     ck_assert_mem_eq(all_labels, other_labels, sizeof all_labels);
@@ -112,7 +128,7 @@ START_TEST(noise_is_the_same_everywhere) {
         snprintf(shape, sizeof shape, "shape=1,1,%d", sizes[s]);
         ck_assert_int_eq(source_open("synthetic", 5, sets, &o), DLC_OK);
         memset(bytes, 77, sizeof bytes);
-        ck_assert_int_eq(o.ops->read(o.source, 2, index, bytes, labels), DLC_OK);
+        read_some(&o, 2, index, bytes, labels);
         for (int i = 0; i < 2 * sizes[s]; i++) {
             uint64_t k = (uint64_t)(i % sizes[s]);
             uint64_t stream = mix(mix(5) ^ (uint64_t)index[i / sizes[s]] << 1);
@@ -175,12 +191,51 @@ START_TEST(blobs_can_be_learned) {
 }
 END_TEST
 
+/* Masks tell what is where, the center is that of a blob, and samples show several
+ * classes, of which one is the label. */
+START_TEST(fields_of_blobs) {
+    const char *const sets[] = {"shape=3,8,9", "classes=4",  "samples=400", "mask=yes",
+                                "center=yes",  "labels=yes", NULL};
+    dlc_samples samples;
+    dlc_read_sample read = {0};
+    opened o;
+    int seen = 0, shown = 0;
+    ck_assert_int_eq(source_open("synthetic", 5, sets, &o), DLC_OK);
+    ck_assert_int_eq(dlc_samples_describe(o.ops, o.source, &samples), DLC_OK);
+    int32_t mask = dlc_samples_find(&samples, "mask");
+    int32_t center = dlc_samples_find(&samples, "center");
+    int32_t labels = dlc_samples_find(&samples, "labels");
+    ck_assert_int_eq(dlc_samples_field(&samples, mask)->classes, CLASSES + 1);
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        ck_assert_int_eq(dlc_samples_read_fields(&samples, i, 31, NULL, &read), DLC_OK);
+        const unsigned char *pixel = read.value[mask].data;
+        const unsigned char *shows = read.value[labels].data;
+        const float *at = read.value[center].data;
+        ck_assert_uint_eq(shows[read.label], 1);
+        for (int c = 0; c < CLASSES; c++)
+            shown += shows[c];
+        for (int k = 0; k < 72; k++) {
+            ck_assert(pixel[k] == 0 || shows[pixel[k] - 1]);
+            seen |= 1 << pixel[k];
+        }
+        for (int k = 0; k < 2; k++)
+            ck_assert(at[k] > 0.1f && at[k] < 0.9f);
+    }
+    ck_assert_int_eq(seen, (1 << (CLASSES + 1)) - 1);
+    ck_assert(shown > SAMPLES * 3 / 2 && shown < SAMPLES * 2);
+    dlc_read_sample_free(&read);
+    source_close(&o);
+}
+END_TEST
+
 START_TEST(wrong_shapes) {
     const char *const two[] = {"shape=3,8", NULL};
     const char *const four[] = {"shape=3,8,9,1", NULL};
+    const char *const noise[] = {"kind=noise", "center=yes", NULL};
     const char *const large[] = {"shape=65536,65536,65536", NULL};
     source_refused("synthetic", two, DLC_ERR_CONFIG, "shape has 2 numbers");
     source_refused("synthetic", four, DLC_ERR_CONFIG, "shape has 4 numbers");
+    source_refused("synthetic", noise, DLC_ERR_CONFIG, "they need kind = blobs");
     source_refused("synthetic", large, DLC_ERR_CONFIG, "281474976710656 values is too");
 }
 END_TEST
@@ -201,6 +256,7 @@ int main(void) {
     tcase_add_test(tcase, noise_is_the_same_everywhere);
     tcase_add_test(tcase, float_elements);
     tcase_add_test(tcase, blobs_can_be_learned);
+    tcase_add_test(tcase, fields_of_blobs);
     tcase_add_test(tcase, wrong_shapes);
     tcase_add_test(tcase, no_memory);
     suite_add_tcase(suite, tcase);

@@ -64,7 +64,8 @@ static void make_graph(built *b, const model *m, const char *device) {
                    m->name);
     ck_assert_int_eq(dlc_config_load(path, reserved, NULL, 0, &b->problems, &b->config),
                      DLC_OK);
-    dlc_status status = dlc_graph_make(b->config, reserved, registry, device,
+    dlc_status status = dlc_graph_make(b->config, reserved,
+                                       &(dlc_field_names){.count = 0}, registry, device,
                                        &b->problems, &b->graph);
     ck_assert_int_eq(status, DLC_OK);
     ck_assert_int_eq(dlc_problems_report(&b->problems), DLC_OK);

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Nets that read fields of their samples by name: a class for each pixel, numbers, several
+classes, and samples that are mixed. They learn, any number of ranks and any layout trains the
+same, and a run that resumes in the middle of an epoch is bitwise the run that never stopped."""
+
+import array
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from test_transports import tensors_digest
+
+BIN = os.environ["DLCORE_BIN"]
+EXAMPLES = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "examples" / "fields"
+CLOSE = 1e-3  # of the largest weight of a tensor; the order of float32 sums differs
+SMALL = ["--set=data.samples=330", "--set=data.test.samples=50", "--set=data.batch=15"]
+# Nothing that is measured decides, so that runs can be compared.
+PINNED = ["--threads=1", "--transport=p2p-tree", "--scaling=strong",
+          "--set=train.autotune=no"]
+
+
+def tensors(path):
+    data = path.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    found = {}
+    for name, entry in json.loads(data[8:begin]).items():
+        if name != "__metadata__" and entry["dtype"] == "F32":
+            first, end = entry["data_offsets"]
+            found[name] = array.array("f", data[begin + first:begin + end])
+    return found
+
+
+class Fields(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.runs = 0
+
+    def run_net(self, *arguments, fails=False):
+        done = subprocess.run([BIN, *map(str, arguments)], cwd=self.folder,
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode == 0, not fails, done.stderr)
+        return done
+
+    def train(self, net, *arguments):
+        """Trains; returns what it says, and its last checkpoint."""
+        self.runs += 1
+        folder = self.folder / f"run{self.runs}"
+        done = self.run_net("train", EXAMPLES / f"{net}.ini", "--json", "-q",
+                            f"--run-dir={folder}", *PINNED, *arguments)
+        return json.loads(done.stdout), max(folder.glob("*.safetensors"))
+
+    def assert_close(self, one, other):
+        one, other = tensors(one), tensors(other)
+        self.assertEqual(one.keys(), other.keys())
+        for name in one:
+            most = max(map(abs, one[name]), default=0)
+            far = max((abs(a - b) for a, b in zip(one[name], other[name])), default=0)
+            self.assertLessEqual(far, CLOSE * most, name)
+
+    def test_they_learn(self):
+        for net, least, most in (("segmentation", 0.93, 0.3), ("regression", 0, 0.02),
+                                 ("multi-label", 0, 0.1)):
+            found, _ = self.train(net, "--epochs=2", "--set=data.samples=768",
+                                  "--set=train.test_interval=1000")
+            self.assertLess(found["test_loss"], most, net)
+            if least:
+                self.assertGreater(found["accuracy"], least, net)
+
+    def test_ranks(self):
+        """Also where a batch of 15 is split into unequal parts, and pairs between ranks."""
+        for net, *more in (("segmentation", "--set=data.cutmix=1"), ("regression",),
+                           ("multi-label", "--set=data.mixup=0.4")):
+            _, alone = self.train(net, "--iterations=16", *SMALL, *more)
+            for ranks in (2, 3):
+                _, split = self.train(net, "--iterations=16", *SMALL, *more,
+                                      f"--ranks={ranks}")
+                self.assert_close(alone, split)
+
+    def test_layouts(self):
+        """Masks and numbers go to the last stage, and to tensor-parallel layers."""
+        for net, *more in (("segmentation", "--set=parallel.pipeline=far"),
+                           ("multi-label", "--set=parallel.pipeline=ip1",
+                            "--set=parallel.micro_batches=4"),
+                           ("regression", "--set=ip1.parallel=tensor",
+                            "--set=place.parallel=tensor",
+                            "--set=parallel.tensor_schedule=chunked")):
+            _, alone = self.train(net, "--iterations=12", *SMALL)
+            tested, split = self.train(net, "--iterations=12", *SMALL, "--ranks=2", *more)
+            self.assert_close(alone, split)
+            self.assertGreater(tested["test_loss"], 0)
+
+    def test_resume(self):
+        """The iteration after which it stops is in the middle of an epoch of 22."""
+        for net, *more in (("segmentation", "--set=data.cutmix=1"),
+                           ("multi-label", "--set=data.mixup=0.4", "--ranks=2")):
+            _, whole = self.train(net, "--iterations=30", *SMALL, *more)
+            _, first = self.train(net, "--iterations=13", *SMALL, *more)
+            _, rest = self.train(net, "--iterations=30", *SMALL, *more,
+                                 f"--resume={first}")
+            self.assertEqual(tensors_digest(whole), tensors_digest(rest), net)
+
+    def test_mistakes(self):
+        for net, sets, *sentences in (
+                ("segmentation", ["loss.label=mask2"], "[loss] label = mask2: there is no "
+                 "layer of that name above, and the samples have no such field; did you mean "
+                 "'mask'?"),
+                ("segmentation", ["data.test.mask=no"], "[data.test]",
+                 "the samples have no field mask, which layer 'loss' reads"),
+                ("segmentation", ["data.mixup=1"], "[data]",
+                 "mixup: field mask is a mask, which cannot be mixed"),
+                ("regression", ["place.num_output=3"], "[loss]",
+                 "a target for each of the values 16x3; it is 16x2"),
+                ("segmentation", ["score.num_output=2"], "[score]", "which has 3 classes")):
+            done = self.run_net("check", EXAMPLES / f"{net}.ini",
+                                *[f"--set={text}" for text in sets], fails=True)
+            for sentence in sentences:
+                self.assertIn(sentence, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
