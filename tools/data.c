@@ -17,6 +17,8 @@ static const struct subject {
      "read and decode every sample; list the bad ones"},
     {"preview", dlc_command_data_preview,
      "draw what the net is shown, with its labels"},
+    {"convert", dlc_command_data_convert,
+     "write the samples as tar files that are read fast"},
     {"split", dlc_command_data_split, "split a list of files in two, class by class"},
 };
 

@@ -11,6 +11,7 @@ int dlc_command_data_stats(int argc, char **argv);
 int dlc_command_data_verify(int argc, char **argv);
 int dlc_command_data_preview(int argc, char **argv);
 int dlc_command_data_split(int argc, char **argv);
+int dlc_command_data_convert(int argc, char **argv);
 
 /* What every one of these commands begins with. */
 typedef struct data_command {
@@ -42,6 +43,8 @@ typedef struct data_scan {
     void *context;
 } data_scan;
 
+/* Shows how many samples are done; `before` were when the work began, at `begin`. */
+void data_draw_bar(int64_t done, int64_t all, int64_t before, uint64_t begin);
 /* The threads that a scan will have. */
 int32_t data_scan_threads(void);
 /* Any status but DLC_ERR_DATA of a sample ends the scan. */

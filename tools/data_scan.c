@@ -123,11 +123,11 @@ int32_t data_scan_threads(void) {
     return machine.cores > 1 ? machine.cores : 1;
 }
 
-static void draw_bar(int64_t done, int64_t all, uint64_t begin) {
-    double share = (double)done / (double)all, seconds = dlc_since(begin);
-    dlc_log_status("%3.0f %%  %lld of %lld samples  %.0f/s  left %.0f s", 100 * share,
-                   (long long)done, (long long)all, (double)done / seconds,
-                   seconds / share - seconds);
+void data_draw_bar(int64_t done, int64_t all, int64_t before, uint64_t begin) {
+    double rate = (double)(done - before) / dlc_since(begin);
+    dlc_log_status("%3.0f %%  %lld of %lld samples  %.0f/s  left %.0f s",
+                   100 * (double)done / (double)all, (long long)done, (long long)all,
+                   rate, rate > 0 ? (double)(all - done) / rate : 0);
 }
 
 static dlc_status run_blocks(scanning *s, dlc_thread_pool *pool) {
@@ -138,7 +138,7 @@ static dlc_status run_blocks(scanning *s, dlc_thread_pool *pool) {
         int32_t count = (int32_t)(left < BLOCK ? left : BLOCK);
         dlc_thread_pool_run(pool, count, visit, s);
         s->first += count;
-        draw_bar(s->first, samples, begin);
+        data_draw_bar(s->first, samples, 0, begin);
     }
     dlc_log_status("%s", "");
     return s->status == DLC_OK ? DLC_OK : dlc_fail(s->status, "%s", s->detail);

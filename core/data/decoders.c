@@ -95,7 +95,7 @@ dlc_status dlc_decoders_inspect(const dlc_decoders *decoders, const void *bytes,
                         "the image has %d x %d pixels, more than max_pixels = %lld "
                         "allows",
                         (int)info.width, (int)info.height, (long long)max_pixels);
-    *encoded = (dlc_encoded){bytes, count, ops, info};
+    *encoded = (dlc_encoded){bytes, count, ops, feature->name, info};
     return DLC_OK;
 }
 
@@ -116,4 +116,26 @@ dlc_status dlc_decoders_decode(const dlc_encoded *encoded, int32_t channels,
                             .width = region[2],
                             .height = region[3]};
     return encoded->ops->decode(&args, pixels);
+}
+
+static int can_encode(const dlc_feature *feature, int lossless) {
+    const dlc_decoder_ops *ops = feature->ops;
+    return DLC_CAN(ops, encode) && !(feature->caps & DLC_DECODER_LOSSLESS) == !lossless;
+}
+
+dlc_status dlc_decoders_encode(const dlc_decoders *decoders, int lossless,
+                               const dlc_encode_args *args, unsigned char **bytes,
+                               uint64_t *count, const char **format) {
+    size_t i = 0;
+    while (i < decoders->count && !can_encode(decoders->feature[i], lossless))
+        i++;
+    if (i == decoders->count)
+        return dlc_fail(DLC_ERR_PLUGIN,
+                        "no plugin that is usable writes %s image files; see dlcore "
+                        "plugin list",
+                        lossless ? "lossless" : "compressed");
+    const dlc_decoder_ops *ops = decoders->feature[i]->ops;
+    DLC_TRY(ops->encode(args, bytes, count));
+    *format = decoders->feature[i]->name;
+    return DLC_OK;
 }

@@ -21,6 +21,7 @@ typedef struct dlc_encoded {
     const unsigned char *bytes;
     size_t count;
     const dlc_decoder_ops *ops; /* of the decoder for it */
+    const char *format;         /* its name */
     dlc_image_info info;
 } dlc_encoded;
 
@@ -37,5 +38,12 @@ int32_t dlc_shrunk(int32_t size, int32_t shrink);
 dlc_status dlc_decoders_decode(const dlc_encoded *encoded, int32_t channels,
                                int32_t shrink, const int32_t region[4],
                                unsigned char *pixels);
+
+/* Makes a file of pixels, by the first decoder that can, lossless or not. The caller
+ * frees *bytes with dlc_free; *format is the name of the decoder. DLC_ERR_PLUGIN: none
+ * can. */
+dlc_status dlc_decoders_encode(const dlc_decoders *decoders, int lossless,
+                               const dlc_encode_args *args, unsigned char **bytes,
+                               uint64_t *count, const char **format);
 
 #endif

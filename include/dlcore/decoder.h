@@ -1,4 +1,5 @@
-/* Decoders: pictures in a file format (JPEG, PNG) become pixels.
+/* Decoders: pictures in a file format (JPEG, PNG) become pixels, and perhaps the
+ * reverse.
  *
  * A data source returns the bytes of a file as they are (DLC_FIELD_ENCODED). The core
  * finds the decoder by the first bytes, asks for the size of the picture, decides which
@@ -9,6 +10,7 @@
  *     matches          required  any     no
  *     inspect          required  any     no
  *     decode           required  any     no
+ *     encode           optional  any     no
  *
  * Threads. Every call may be made by several threads at once, on the same bytes too. A
  * decoder has no state between calls.
@@ -30,6 +32,12 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Capabilities of a decoder, for dlc_feature.caps. */
+enum {
+    /* A file that encode has made has the same pixels. */
+    DLC_DECODER_LOSSLESS = 1u << 0,
+};
 
 /* What the header of a file says. */
 typedef struct dlc_image_info {
@@ -53,6 +61,15 @@ typedef struct dlc_decode_args {
     /* The region that is wanted, inside the shrunk picture; not empty. */
     int32_t x, y, width, height;
 } dlc_decode_args;
+
+/* The arguments of encode. */
+typedef struct dlc_encode_args {
+    uint32_t size;
+    int32_t width, height;
+    int32_t channels; /* 1 or 3 */
+    int32_t quality;  /* 1 .. 100, as libjpeg counts; lossless formats ignore it */
+    const unsigned char *pixels; /* as those of decode */
+} dlc_encode_args;
 
 /* The table of calls of a decoder. */
 typedef struct dlc_decoder_ops {
@@ -80,6 +97,11 @@ typedef struct dlc_decoder_ops {
      * which `dlcore plugin check` tries the calls with, whole and damaged. */
     const unsigned char *example;
     uint64_t example_bytes;
+
+    /* Optional. Makes a file of a picture, in memory of dlc_host.alloc that the caller
+     * frees. The same pixels give the same bytes. DLC_ERR_NOMEM. */
+    dlc_status (*encode)(const dlc_encode_args *args, unsigned char **bytes,
+                         uint64_t *count);
 } dlc_decoder_ops;
 
 #ifdef __cplusplus

@@ -10,6 +10,7 @@
 #include <glob.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../shared/classes.h"
@@ -174,6 +175,29 @@ static dlc_status read_shard(dlc_source *source, int32_t shard, const char *endi
 
 /* ---- Opening ----------------------------------------------------------------- */
 
+/* Adds the classes in the file classes.txt beside the shards, one a line, if there is
+ * one and nothing else says what they are. */
+static dlc_status read_classes(dlc_source *source) {
+    const char *shard = source->found.gl_pathv[0], *slash = strrchr(shard, '/');
+    char *line = NULL, path[PATH_MAX];
+    size_t room = 0;
+    ssize_t length;
+    dlc_status status = DLC_OK;
+    int folder = slash ? (int)(slash + 1 - shard) : 0;
+    if (source->known.count ||
+        snprintf(path, sizeof path, "%.*sclasses.txt", folder, shard) >= PATH_MAX)
+        return DLC_OK;
+    FILE *file = fopen(path, "re");
+    while (file && status == DLC_OK && (length = getline(&line, &room, file)) > 0) {
+        length -= line[length - 1] == '\n';
+        status = classes_add(&source->known, line, (size_t)length);
+    }
+    free(line);
+    if (file)
+        (void)fclose(file);
+    return status;
+}
+
 /* Finds the shards, sorted by their names. */
 static dlc_status find_shards(dlc_source *source, const char *pattern) {
     int code = glob(pattern, GLOB_NOCHECK, NULL, &source->found);
@@ -210,6 +234,8 @@ static dlc_status tar_open(const dlc_data_args *args, dlc_source **source) {
     dlc_status status = classes_know(args, &made->known);
     if (status == DLC_OK)
         status = find_shards(made, pattern);
+    if (status == DLC_OK)
+        status = read_classes(made);
     if (status == DLC_OK)
         status = open_shards(made, host->get_string(settings, "endings"));
     if (status == DLC_OK && count_of(made) == 0)
@@ -262,9 +288,10 @@ static dlc_status tar_read_sample(dlc_source *source, dlc_sample *sample) {
 
 static const dlc_option options[] = {
     DLC_PATH_REQUIRED("shards", "a tar file, or a pattern of several: shards/*.tar"),
-    DLC_STRING("classes", NULL,
-               "names of the classes in the order of their labels, joined by commas; "
-               "default: those of the training data"),
+    DLC_STRING(
+        "classes", NULL,
+        "names of the classes in the order of their labels, joined by commas; "
+        "default: those of the training data, or of classes.txt beside the shards"),
     DLC_STRING("endings", "jpg,jpeg,png,webp", "how the names of image files end"),
     DLC_BOOL("grey", "false", "images have one channel, the brightness, and not three"),
     DLC_OPTIONS_END,

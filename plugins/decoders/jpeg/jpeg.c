@@ -15,6 +15,7 @@
 #include <jerror.h>
 
 #include "../shared/exif.h"
+#include "encode.h"
 #include "example.h"
 
 #define SHRINK_MAX 8 /* libjpeg's blocks have 8 x 8 pixels */
@@ -225,6 +226,11 @@ static dlc_status jpeg_load(const dlc_host *services) {
     return DLC_OK;
 }
 
+static dlc_status encode(const dlc_encode_args *args, unsigned char **bytes,
+                         uint64_t *count) {
+    return jpeg_encode(host, args, bytes, count);
+}
+
 static const dlc_decoder_ops ops = {
     .size = sizeof ops,
     .matches = jpeg_matches,
@@ -232,6 +238,7 @@ static const dlc_decoder_ops ops = {
     .decode = jpeg_decode,
     .example = example,
     .example_bytes = sizeof example,
+    .encode = encode,
 };
 
 static const dlc_feature features[] = {

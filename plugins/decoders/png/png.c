@@ -159,6 +159,29 @@ static dlc_status png_decode(const dlc_decode_args *args, unsigned char *pixels)
     return status;
 }
 
+/* ---- Writing ------------------------------------------------------------------- */
+
+/* libpng's own calls for whole pictures, which neither jump nor keep anything. */
+static dlc_status encode(const dlc_encode_args *args, unsigned char **bytes,
+                         uint64_t *count) {
+    png_image image = {.version = PNG_IMAGE_VERSION,
+                       .width = (png_uint_32)args->width,
+                       .height = (png_uint_32)args->height,
+                       .format = args->channels == 1 ? PNG_FORMAT_GRAY
+                                                     : PNG_FORMAT_RGB};
+    png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
+    unsigned char *made = host->alloc(size);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    if (!png_image_write_to_memory(&image, made, &size, 0, args->pixels, 0, NULL)) {
+        host->free(made);
+        return host->fail(DLC_ERR_NOMEM, "cannot write a PNG file: %s", image.message);
+    }
+    *bytes = made;
+    *count = size;
+    return DLC_OK;
+}
+
 /* ---- Descriptor --------------------------------------------------------------- */
 
 static dlc_status png_load(const dlc_host *services) {
@@ -173,6 +196,7 @@ static const dlc_decoder_ops ops = {
     .decode = png_decode,
     .example = example,
     .example_bytes = sizeof example,
+    .encode = encode,
 };
 
 static const dlc_feature features[] = {
@@ -180,6 +204,7 @@ static const dlc_feature features[] = {
      .kind = DLC_KIND_DECODER,
      .name = "png",
      .help = "PNG images of any colour type and depth",
+     .caps = DLC_DECODER_LOSSLESS,
      .ops = &ops},
     DLC_FEATURES_END,
 };

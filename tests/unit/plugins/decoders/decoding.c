@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "support/plugins.h"
@@ -184,6 +185,32 @@ void decoder_turns(const dlc_decoder_ops *ops, const file *plain, const file *tu
     decoder_regions(ops, turned);
     picture_free(&seen);
     picture_free(&stored);
+}
+
+static void encode_one(const dlc_decoder_ops *ops, int32_t channels, int32_t quality,
+                       int most) {
+    picture written = picture_make(61, 43, channels);
+    dlc_encode_args args = {.size = sizeof args,
+                            .width = written.width,
+                            .height = written.height,
+                            .channels = channels,
+                            .quality = quality,
+                            .pixels = written.pixels};
+    unsigned char *bytes = NULL;
+    uint64_t count = 0;
+    ck_assert_int_eq(ops->encode(&args, &bytes, &count), DLC_OK);
+    file made = {.bytes = bytes, .count = count};
+    ck_assert_int_eq(decoder_inspect(ops, &made).channels, channels);
+    picture read = decoder_decode(ops, &made, channels, 1);
+    pictures_near(&written, &read, most);
+    picture_free(&read);
+    picture_free(&written);
+    dlc_free(bytes);
+}
+
+void decoder_encodes(const dlc_decoder_ops *ops, int32_t quality, int most) {
+    encode_one(ops, 1, quality, most);
+    encode_one(ops, 3, quality, most);
 }
 
 void decoder_mutations(const dlc_decoder_ops *ops, const file *from) {

@@ -44,6 +44,9 @@ void exif_make(int orientation, int big, unsigned char exif[EXIF_BYTES]);
  * without. */
 void decoder_turns(const dlc_decoder_ops *ops, const file *plain, const file *turned,
                    int orientation);
+/* Writes pictures of 1 and 3 channels and reads them: no byte may differ by more than
+ * `most`. */
+void decoder_encodes(const dlc_decoder_ops *ops, int32_t quality, int most);
 /* Changes a file in a thousand ways: nothing may crash, and every refusal has a
  * sentence. */
 void decoder_mutations(const dlc_decoder_ops *ops, const file *from);

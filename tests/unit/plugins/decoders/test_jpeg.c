@@ -141,6 +141,11 @@ START_TEST(four_inks) {
 }
 END_TEST
 
+START_TEST(encodes) {
+    decoder_encodes(decoder_open("jpeg"), 98, 24);
+}
+END_TEST
+
 START_TEST(damage) {
     const dlc_decoder_ops *ops = decoder_open("jpeg");
     picture written = picture_make(64, 48, 3);
@@ -183,6 +188,7 @@ int main(void) {
     tcase_add_test(tcase, shrinks);
     tcase_add_loop_test(tcase, turns_as_the_camera_says, 0, 16);
     tcase_add_test(tcase, four_inks);
+    tcase_add_test(tcase, encodes);
     tcase_add_loop_test(tcase, damage, 0, 2);
     tcase_add_test(tcase, endless_scans);
     suite_add_tcase(suite, tcase);

@@ -188,6 +188,11 @@ START_TEST(turns_as_the_camera_says) {
 }
 END_TEST
 
+START_TEST(encodes) {
+    decoder_encodes(decoder_open("png"), 1, 0);
+}
+END_TEST
+
 START_TEST(damage) {
     const dlc_decoder_ops *ops = decoder_open("png");
     file from = write_png(&ways[_i]);
@@ -222,6 +227,7 @@ int main(void) {
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, has_the_pixels, 0, WAYS);
     tcase_add_loop_test(tcase, turns_as_the_camera_says, 0, 16);
+    tcase_add_test(tcase, encodes);
     tcase_add_loop_test(tcase, damage, 0, 2);
     tcase_add_test(tcase, a_header_of_gigabytes);
     suite_add_tcase(suite, tcase);

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Tests `dlcore data convert`: shards have the bytes, the order and the classes of what they
+were made of, train to the same weights, and are the same after a kill."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import tarfile
+import tempfile
+import time
+import unittest
+
+import test_images
+
+DLCORE, SIDE = test_images.DLCORE, test_images.SIDE
+NAMES = ["a b", "c.d", "Öl"]
+EACH = 12
+
+
+class Convert(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+        made = random.Random(5)
+        with (self.folder / "records.bin").open("wb") as records:
+            for label, name in enumerate(NAMES):
+                (self.folder / "pictures" / name).mkdir(parents=True)
+                for i in range(EACH):
+                    planes = bytes(made.randrange(60 * label, 60 * label + 100) for _ in range(3 * SIDE * SIDE))
+                    records.write(bytes([label]) + planes)
+                    (self.folder / "pictures" / name / f"{i:02}.png").write_bytes(
+                        test_images.png(SIDE, SIDE, test_images.rows_of(planes)))
+        self.write("source = images\nfolder = pictures")
+
+    def write(self, data, classes=3):
+        (self.folder / "net.ini").write_text(test_images.NET.format(
+            data=data, transforms=test_images.TRANSFORMS, more="", classes=classes))
+
+    def run_it(self, *words, code=0):
+        done = subprocess.run([DLCORE, *words], cwd=self.folder, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def convert(self, folder, *words, code=0):
+        return self.run_it("data", "convert", "net.ini", "-o", folder, *words, code=code)
+
+    def train(self, name, *words):
+        report = json.loads(self.run_it("train", "net.ini", "--json", f"--run-dir={name}", *words).stdout)
+        return test_images.tensors(self.folder / report["checkpoint"])
+
+    def samples(self, folder):
+        """Keys, images and classes of all shards, each of which must be whole."""
+        found = []
+        for path in sorted((self.folder / folder).glob("*.tar")):
+            data = path.read_bytes()
+            self.assertEqual(data[-1024:], bytes(1024))
+            with tarfile.open(path) as shard:
+                members = shard.getmembers()
+                for image, label in zip(members[::2], members[1::2]):
+                    key, _, kind = image.name.partition(".")
+                    self.assertEqual((kind, label.name), ("png", f"{key}.cls"))
+                    found.append((int(key), shard.extractfile(image).read(), int(shard.extractfile(label).read())))
+        return found
+
+    def test_bytes_order_and_classes(self):
+        weights = self.train("folder")
+        said = self.convert("shards", "--shard-size=20K").stdout
+        files = [(path.read_bytes(), label) for label, name in enumerate(NAMES)
+                 for path in sorted((self.folder / "pictures" / name).glob("*.png"))]
+        self.assertEqual(self.samples("shards"), [(i, *file) for i, file in enumerate(files)])
+        self.assertGreater(len(list((self.folder / "shards").glob("*.tar"))), 2)
+        self.assertEqual((self.folder / "shards/classes.txt").read_text().splitlines(), NAMES)
+        self.assertEqual(said, "[data]\nsource = tar\nshards = shards/*.tar\n")
+        self.write(said.split("\n", 1)[1])
+        self.assertEqual(self.train("shards-run"), weights)
+        self.assertIn("Öl", self.run_it("data", "stats", "net.ini").stdout)
+
+    def test_records(self):
+        """Other samples become files without a loss; and from shards to shards."""
+        self.write("source = cifar\nfolder = .\nfiles = records.bin", classes=10)
+        weights = self.train("records")
+        self.convert("shards")
+        self.write("source = tar\nshards = shards/*.tar", classes=10)
+        self.assertEqual(self.train("shards-run"), weights)
+        self.convert("again", "--shard-size=1K")
+        self.assertEqual(self.samples("again"), self.samples("shards"))
+
+    def test_windows_and_resume(self):
+        self.convert("shards")
+        self.write("source = tar\nshards = shards/*.tar\nshuffle_window = 9")
+        weights = self.train("whole")
+        self.train("part", "--iterations=4", "--set=train.checkpoint_interval=4")
+        self.assertEqual(self.train("part", "--resume=auto"), weights)
+        self.assertNotEqual(self.train("full", "--set=data.shuffle_window=0"), weights)
+
+    def test_killed(self):
+        for i in range(40):
+            for path in (self.folder / "pictures/a b").glob("??.png"):
+                path.with_name(f"{path.stem}-{i}.png").write_bytes(path.read_bytes())
+        self.convert("whole", "--shard-size=8K")
+        part, kills = self.folder / "part", 0
+        while True:
+            before = len(list(part.glob("*.tar")))
+            with subprocess.Popen([DLCORE, "data", "convert", "net.ini", "-o", "part", "--shard-size=8K"],
+                                  cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+                while child.poll() is None and len(list(part.glob("*.tar"))) < before + 20:
+                    time.sleep(0.001)
+                child.send_signal(signal.SIGKILL)
+            if child.returncode == 0:
+                break
+            self.assertEqual(child.returncode, -signal.SIGKILL)
+            kills += 1
+            self.assertGreater(len(self.samples("part")), before)
+        self.assertGreater(kills, 0)
+        files = {path.name: path.read_bytes() for path in (self.folder / "whole").iterdir()}
+        self.assertEqual({path.name: path.read_bytes() for path in part.iterdir()}, files)
+
+    def test_resize(self):
+        self.write("source = images\nfolder = pictures")
+        (self.folder / "pictures/a b/00.png").write_bytes(test_images.png(20, 10, (b"\0" + bytes(60)) * 10))
+        self.convert("small", "--resize=16")
+        self.write("source = tar\nshards = small/*.tar")
+        sizes = json.loads(self.run_it("data", "stats", "net.ini", "--json").stdout)
+        self.assertIn("20", json.dumps(sizes))
+        said = self.run_it("data", "stats", "net.ini").stdout
+        self.assertRegex(said, r"smallest +20 x 10 ")
+        self.assertRegex(said, r"largest +16 x 16\n")
+
+    def test_refused(self):
+        self.convert("shards")
+        said = self.convert("shards", "--quality=50", code=2).stderr
+        self.assertIn("shards/conversion.txt: what is there was converted", said)
+        self.convert("more", "--shard-size=many", code=2)
+        self.run_it("data", "convert", "net.ini", code=2)
+        (self.folder / "pictures/c.d/03.png").write_bytes(b"no image at all, but long enough")
+        self.assertRegex(self.convert("bad", code=4).stderr, r"c\.d/03\.png: not an image")
+        self.assertEqual(list((self.folder / "bad").glob("*.part")), [])
+        report = json.loads(self.convert("good", "--set=data.on_error=skip", "--json").stdout)
+        self.assertEqual((report["samples"], report["skipped"]), (3 * EACH, 1))
+        self.assertEqual(len(self.samples("good")), 3 * EACH - 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
