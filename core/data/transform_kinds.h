@@ -22,6 +22,8 @@ enum {
     DLC_TRANSFORM_COLOR = 1u << 4, /* takes 1 or 3 channels */
     DLC_TRANSFORM_LAST = 1u << 5,  /* must end the list */
     DLC_TRANSFORM_MOVES = 1u << 6, /* moves pixels, so masks follow */
+    DLC_TRANSFORM_SIZED = 1u << 7, /* options are size, height, width, ...; two numbers
+                                      without names are height and width */
 };
 
 struct dlc_transform;

@@ -183,10 +183,21 @@ static dlc_status set_defaults(parser *at, dlc_transform_step *step) {
     return DLC_OK;
 }
 
+/* Which option the first argument without a name sets: as in torchvision, one number is
+ * a size, and two are height and width. */
+static size_t first_option(const dlc_transform *kind, part text) {
+    enum { SIZE, HEIGHT };
+    size_t unnamed = 0;
+    part value;
+    for (part rest = trim(text); rest.begin < rest.end && next_part(&rest, &value);)
+        unnamed += !memchr(value.begin, '=', (size_t)(value.end - value.begin));
+    return kind->flags & DLC_TRANSFORM_SIZED && unnamed > 1 ? HEIGHT : SIZE;
+}
+
 static dlc_status parse_arguments(parser *at, part text, dlc_transform_step *step) {
     part value;
     int named = 0;
-    size_t position = 0, option = 0;
+    size_t position = first_option(step->kind, text), option = 0;
     for (part rest = trim(text); rest.begin < rest.end && next_part(&rest, &value);) {
         part whole = value;
         if (value.begin == value.end) {

@@ -16,13 +16,14 @@
                "how pixels are resampled; all but nearest are antialiased")
 
 static const dlc_option resize_options[] = {
-    SIZE("the shorter side; the other keeps the aspect ratio"),
+    SIZE("the shorter side; the other keeps the aspect ratio; two numbers without a "
+         "name are height and width"),
     INTERPOLATION,
     DLC_OPTIONS_END,
 };
 
 static const dlc_option center_crop_options[] = {
-    SIZE("side of the square"),
+    SIZE("side of the square; two numbers without a name are height and width"),
     DLC_OPTIONS_END,
 };
 
@@ -33,7 +34,7 @@ static const dlc_option random_crop_options[] = {
 };
 
 static const dlc_option random_resized_crop_options[] = {
-    SIZE("side of the square"),
+    SIZE("side of the square; two numbers without a name are height and width"),
     INTERPOLATION,
     DLC_FLOATS("scale", "0.08, 1", 0, 1, "least and largest share of the image's area"),
     DLC_FLOATS("ratio", "0.75, 1.3333333333333333", 1e-3, 1e3,
@@ -114,7 +115,8 @@ const dlc_transform dlc_transform_table[] = {
     {.name = "resize",
      .help = "resize the image",
      .options = resize_options,
-     .flags = DLC_TRANSFORM_SCALABLE | DLC_TRANSFORM_RESAMPLE | DLC_TRANSFORM_MOVES,
+     .flags = DLC_TRANSFORM_SIZED | DLC_TRANSFORM_SCALABLE | DLC_TRANSFORM_RESAMPLE |
+              DLC_TRANSFORM_MOVES,
      .check = dlc_crop_check,
      .size = dlc_resize_size,
      .draw = dlc_resize_draw,
@@ -123,7 +125,7 @@ const dlc_transform dlc_transform_table[] = {
     {.name = "center_crop",
      .help = "keep the middle of the image",
      .options = center_crop_options,
-     .flags = DLC_TRANSFORM_ANY | DLC_TRANSFORM_MOVES,
+     .flags = DLC_TRANSFORM_SIZED | DLC_TRANSFORM_ANY | DLC_TRANSFORM_MOVES,
      .check = dlc_crop_check,
      .size = dlc_crop_size,
      .draw = dlc_center_crop_draw,
@@ -141,8 +143,8 @@ const dlc_transform dlc_transform_table[] = {
     {.name = "random_resized_crop",
      .help = "resize a part of the image, of random area, aspect ratio and position",
      .options = random_resized_crop_options,
-     .flags = DLC_TRANSFORM_RANDOM | DLC_TRANSFORM_SCALABLE | DLC_TRANSFORM_RESAMPLE |
-              DLC_TRANSFORM_MOVES,
+     .flags = DLC_TRANSFORM_SIZED | DLC_TRANSFORM_RANDOM | DLC_TRANSFORM_SCALABLE |
+              DLC_TRANSFORM_RESAMPLE | DLC_TRANSFORM_MOVES,
      .check = dlc_random_resized_crop_check,
      .size = dlc_random_resized_crop_size,
      .draw = dlc_random_resized_crop_draw,

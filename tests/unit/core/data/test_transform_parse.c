@@ -71,6 +71,8 @@ static const struct {
     {"center_crop", "the 1st, center_crop: needs a size, or height and width"},
     {"center_crop(height=3)", "needs a size, or height and width"},
     {"center_crop(3, height=3, width=3)", "needs a size, or height and width"},
+    {"resize(3, 4, size=5)", "needs a size, or height and width"},
+    {"random_crop(3, 4)", "needs a size, or height and width"},
     {"resize(32, interpolation=bicubik)",
      "interpolation: \"bicubik\" is not one of bilinear|bicubic|area|nearest; did you "
      "mean bicubic?"},
@@ -108,6 +110,10 @@ static const struct {
     int64_t in[3], out[3];
 } shapes[] = {
     {"", {3, 5, 7}, {3, 5, 7}},
+    {"resize(4, 6)", {3, 5, 7}, {3, 4, 6}},
+    {"resize(4, 6, interpolation=area)", {3, 0, 0}, {3, 4, 6}},
+    {"center_crop( 2,3 )", {3, 5, 7}, {3, 2, 3}},
+    {"random_resized_crop(4, 6, scale=(0.5, 1))", {3, 5, 7}, {3, 4, 6}},
     {"resize(256)", {3, 375, 500}, {3, 256, 341}},
     {"resize(256)", {3, 500, 375}, {3, 341, 256}},
     {"resize(256), center_crop(224)", {1, 375, 500}, {1, 224, 224}},
