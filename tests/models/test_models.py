@@ -11,6 +11,10 @@ import tempfile
 import unittest
 
 BIN = os.environ["DLCORE_BIN"]
+# One grey pixel.
+GREY_PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b"
+                         "550000000a49444154789c636800000082008177cd72b60000000049454e44ae"
+                         "426082")
 MODELS = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "models"
 
 
@@ -224,6 +228,23 @@ class Models(unittest.TestCase):
                 done = dlcore("check", path)
                 if done.returncode != 4:
                     self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_imagenet(self):
+        """The net for photographs has the layers of resnet50.ini, and needs two paths."""
+        def layers(name):
+            text = (MODELS / f"{name}.ini").read_text()
+            return text[text.index("[block conv_bn]"):]
+
+        self.assertEqual(layers("imagenet-resnet50"), layers("resnet50"))
+        with tempfile.TemporaryDirectory() as folder:
+            for i in range(1000):
+                (pathlib.Path(folder) / f"n{i:04}").mkdir()
+            for name in ("n0000", "n0999"):
+                (pathlib.Path(folder) / name / "a.png").write_bytes(GREY_PNG)
+            done = dlcore("check", "--json", MODELS / "imagenet-resnet50.ini", "--set", f"data.folder={folder}",
+                          "--set", f"data.test.folder={folder}", "--set", "data.batch=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["parameters"], 25557032)
 
     def test_they_train(self):
         """One iteration and one test on as few samples as possible; of nets with the same
