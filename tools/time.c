@@ -115,13 +115,14 @@ static dlc_status draw(const char *path, const dlc_time_head *head,
 }
 
 static dlc_status report(const time_command *command, const dlc_session *session,
-                         const dlc_time_measured *measured) {
+                         const dlc_time_measured *measured, double feed_images) {
     dlc_time_head head = {.net = session->setup->name,
                           .device = session->setup->device->name,
                           .solver = session->setup->solver->name,
                           .precision = dlc_settings_get_string(
                               session->setup->train_settings, "precision"),
                           .batch = session->local_batch,
+                          .feed_images = feed_images,
                           .threads = dlc_job_threads(session->job)};
     dlc_time_table table;
     DLC_TRY(dlc_time_table_make(measured->row, measured->update, &measured->samples,
@@ -151,9 +152,12 @@ static int time_as_rank(dlc_job *job, void *argument) {
         return dlc_tool_end_rank(job, status);
     status = dlc_session_open(command->setup, job, dlc_axes, &session);
     if (status == DLC_OK) {
+        double feed_images = 0;
         status = dlc_time_measure(&session, command->passes, &measured);
         if (status == DLC_OK)
-            status = report(command, &session, &measured);
+            status = dlc_time_feed(&session, &feed_images);
+        if (status == DLC_OK)
+            status = report(command, &session, &measured, feed_images);
         dlc_time_measured_free(&measured);
         dlc_session_close(&session);
     }

@@ -58,6 +58,7 @@ void dlc_time_json(const dlc_time_head *head, const dlc_time_table *table,
     dlc_json_int(json, "batch", head->batch);
     dlc_json_int(json, "passes", (int64_t)table->passes);
     dlc_json_number(json, "images_per_s", dlc_time_images(head, table));
+    dlc_json_number(json, "feed_images_per_s", head->feed_images);
     dlc_json_object(json, "pass_us");
     dlc_json_number(json, "median", table->pass_median * 1e6);
     dlc_json_number(json, "least", table->pass_min * 1e6);

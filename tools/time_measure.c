@@ -115,3 +115,22 @@ void dlc_time_measured_free(dlc_time_measured *measured) {
     dlc_time_samples_free(&measured->samples);
     *measured = (dlc_time_measured){.row = NULL};
 }
+
+dlc_status dlc_time_feed(const dlc_session *session, double *images) {
+    enum { READY_MOST = 4, BATCHES = 3 };
+    const double seconds = 0.5, most_seconds = 5;
+    dlc_batch batch;
+    int64_t done = 0;
+    uint64_t begin = dlc_now_ns();
+    for (int i = 0; i < READY_MOST && dlc_since(begin) < most_seconds; i++)
+        DLC_TRY(dlc_feed_next(session->feed, &batch));
+    begin = dlc_now_ns();
+    for (int i = 0; i < BATCHES || dlc_since(begin) < seconds; i++) {
+        if (i && dlc_since(begin) > most_seconds)
+            break;
+        DLC_TRY(dlc_feed_next(session->feed, &batch));
+        done += batch.samples;
+    }
+    *images = (double)done / dlc_since(begin);
+    return DLC_OK;
+}

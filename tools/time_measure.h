@@ -29,4 +29,8 @@ dlc_status dlc_time_measure(dlc_session *session, int passes,
                             dlc_time_measured *measured);
 void dlc_time_measured_free(dlc_time_measured *measured);
 
+/* Measures the samples per second that the feed delivers while nothing else runs,
+ * without the batches that it had ready. */
+dlc_status dlc_time_feed(const dlc_session *session, double *images);
+
 #endif

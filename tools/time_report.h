@@ -10,6 +10,7 @@ typedef struct dlc_time_head {
     const char *net, *device, *solver, *precision;
     int64_t batch;
     int threads;
+    double feed_images; /* that the feed alone delivers per second */
 } dlc_time_head;
 
 typedef struct dlc_time_style {

@@ -185,4 +185,7 @@ void dlc_time_text(const dlc_time_head *head, const dlc_time_table *table,
     dlc_text_add(text, "; end to end %.*f %s (%.*f to %.*f)\n", to.digits,
                  table->pass_median * to.scale, to.unit, to.digits,
                  table->pass_min * to.scale, to.digits, table->pass_max * to.scale);
+    int is_slow = head->feed_images < dlc_time_images(head, table);
+    dlc_text_add(text, "feed alone %.0f images/s%s\n", head->feed_images,
+                 is_slow ? ": training will wait for data" : "");
 }

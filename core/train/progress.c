@@ -266,6 +266,6 @@ void dlc_progress_end(dlc_progress *progress) {
         write_line(progress);
     if (dlc_progress_data_wait(progress) >= WORTH_ADVICE)
         dlc_info("training waited for data %.0f %% of the time: more [data] threads "
-                 "help, and so do smaller images",
+                 "help, and so do smaller images (dlcore data convert --resize)",
                  100 * dlc_progress_data_wait(progress));
 }

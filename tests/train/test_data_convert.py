@@ -119,6 +119,33 @@ class Convert(unittest.TestCase):
         files = {path.name: path.read_bytes() for path in (self.folder / "whole").iterdir()}
         self.assertEqual({path.name: path.read_bytes() for path in part.iterdir()}, files)
 
+    def peak(self, lines):
+        """The most memory of training on so many files of 200 KB, read from shards."""
+        folder = self.folder / f"large-{lines}"
+        (self.folder / "list").write_text("".join(f"large/{i % 4}.png {i % 3}\n" for i in range(lines)))
+        self.write("source = images\nlist = list")
+        self.convert(folder.name)
+        self.write(f"source = tar\nshards = {folder.name}/*.tar")
+        command = [DLCORE, "train", "net.ini", "-q", "--epochs=1", "--set=data.transforms=center_crop(32), normalize(mean=128, std=256)",
+                   "--set=train.checkpoint_last=no", f"--run-dir=run-{lines}"]
+        with subprocess.Popen(command, cwd=self.folder) as child:
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(child.returncode, 0)
+        bytes_ = sum(path.stat().st_size for path in folder.glob("*.tar"))
+        return bytes_, 1024 * usage.ru_maxrss
+
+    def test_nothing_is_kept_in_memory(self):
+        (self.folder / "large").mkdir()
+        side, made = 256, random.Random(7)
+        for i in range(4):
+            rows = b"".join(b"\0" + made.randbytes(3 * side) for _ in range(side))
+            (self.folder / f"large/{i}.png").write_bytes(test_images.png(side, side, rows))
+        few_bytes, few = self.peak(6)
+        many_bytes, many = self.peak(300)
+        self.assertGreater(many_bytes - few_bytes, 50e6)
+        self.assertLess(many - few, 16e6)
+
     def test_resize(self):
         self.write("source = images\nfolder = pictures")
         (self.folder / "pictures/a b/00.png").write_bytes(test_images.png(20, 10, (b"\0" + bytes(60)) * 10))

@@ -126,6 +126,7 @@ START_TEST(text_and_picture) {
     ck_contains(result.out, "\ntotal ");
     ck_contains(result.out, "\ninner_product x2 ");
     ck_contains(result.out, " images/s");
+    ck_contains(result.out, "\nfeed alone ");
     size_t size;
     char *svg = (char *)scratch_read("time.svg", &size);
     ck_assert_uint_gt(size, 1000);

@@ -12,7 +12,8 @@
 
 enum { MANY = 60 };
 
-static const dlc_time_head head = {.net = "<net> & \"sons\" \xff",
+static const dlc_time_head head = {.feed_images = 1500,
+                                   .net = "<net> & \"sons\" \xff",
                                    .device = "cpu",
                                    .solver = "sgd",
                                    .precision = "float32",
@@ -74,6 +75,7 @@ START_TEST(text_shows_rows_totals_and_types) {
                 "total             6000.0   6000.0        -   3000.0  15000.0 100.0");
     ck_contains(text, "convolution x2    4000.0");
     ck_contains(text, "15000.0 us per pass, 2133 images/s");
+    ck_contains(text, "\nfeed alone 1500 images/s: training will wait for data\n");
     ck_contains(text, "(and 1 fused into others: --all)");
     ck_assert_ptr_null(strstr(text, "layer3"));
     ck_assert(strstr(text, "layer2") < strstr(text, "layer0"));
@@ -133,6 +135,7 @@ START_TEST(json_has_every_value) {
     ck_assert_double_eq(number(root, "passes"), 1);
     ck_assert_str_eq(json_string_value(json_object_get(root, "precision")), "float32");
     ck_assert_double_eq_tol(number(root, "images_per_s"), 32 / 15e-3, 1e-6);
+    ck_assert_double_eq_tol(number(root, "feed_images_per_s"), 1500, 1e-6);
     ck_assert_double_eq_tol(number(json_object_get(root, "pass_us"), "median"), 1e6, 1);
     ck_assert_double_eq_tol(number(json_object_get(root, "total"), "us"), 15000, 1e-6);
     json_t *layers = json_object_get(root, "layers");
