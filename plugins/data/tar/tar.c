@@ -7,8 +7,10 @@
 #include <dlcore/data.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,9 @@ typedef struct entry {
     int32_t shard, label;
 } entry;
 
+/* Parts of shards that were asked for last. */
+enum { AHEAD = 256 };
+
 struct dlc_source {
     glob_t found; /* the paths of the shards */
     int has_found;
@@ -38,6 +43,8 @@ struct dlc_source {
     classes known;
     int32_t labels;
     dlc_field field[FIELDS];
+    int64_t readahead; /* bytes that are asked for at once; 0: those of the sample */
+    _Atomic int64_t ahead[AHEAD];
 };
 
 static int64_t count_of(const dlc_source *source) {
@@ -251,6 +258,7 @@ static dlc_status tar_open(const dlc_data_args *args, dlc_source **source) {
     }
     fields_make(host->get_bool(settings, "grey"), &made->known, made->labels,
                 made->field);
+    made->readahead = host->get_int(settings, "readahead");
     *source = made;
     return DLC_OK;
 }
@@ -270,6 +278,18 @@ static void tar_name(dlc_source *source, int64_t index, char *text, size_t room)
                    source->names.bytes + at->name);
 }
 
+/* Lets the kernel read the part of the shard that the sample is in, all at once, unless
+ * that was asked for a little while ago. */
+static void read_ahead(dlc_source *source, const entry *at) {
+    if (!source->readahead)
+        return;
+    int64_t part = at->begin / source->readahead;
+    int64_t number = (int64_t)at->shard << 32 | (part + 1);
+    if (atomic_exchange(&source->ahead[number % AHEAD], number) != number)
+        (void)posix_fadvise(source->shard[at->shard].fd, part * source->readahead,
+                            source->readahead, POSIX_FADV_WILLNEED);
+}
+
 static dlc_status tar_read_sample(dlc_source *source, dlc_sample *sample) {
     const entry *at = entry_at(source, sample->index);
     if (sample->wanted & 1u << LABEL) {
@@ -281,6 +301,7 @@ static dlc_status tar_read_sample(dlc_source *source, dlc_sample *sample) {
     void *to = sample->memory(sample, IMAGE, (uint64_t)at->bytes);
     if (!to)
         return DLC_ERR_NOMEM;
+    read_ahead(source, at);
     return file_read(&source->shard[at->shard], at->begin, to, (size_t)at->bytes);
 }
 
@@ -293,6 +314,10 @@ static const dlc_option options[] = {
         "names of the classes in the order of their labels, joined by commas; "
         "default: those of the training data, or of classes.txt beside the shards"),
     DLC_STRING("endings", "jpg,jpeg,png,webp", "how the names of image files end"),
+    DLC_BYTES(
+        "readahead", "0", 0, 1 << 30,
+        "with shuffle_window, on disks that seek slowly: the part of a shard that "
+        "is read at once, such as 16M; 0: one sample"),
     DLC_BOOL("grey", "false", "images have one channel, the brightness, and not three"),
     DLC_OPTIONS_END,
 };

@@ -111,6 +111,26 @@ START_TEST(samples) {
     ck_assert_int_eq(o.info.fields[1].classes, 5);
     ck_assert_str_eq(o.info.fields[1].class_names[4], "e");
     source_close(&o);
+    o = open_with(finish(), "readahead=1K");
+    holds(&o, 1, "second", 1);
+    holds(&o, 0, "first", 3);
+    source_close(&o);
+}
+END_TEST
+
+/* The file beside the shards, unless the setting says something else. */
+START_TEST(names_of_classes) {
+    static const char names[] = "one\ntwo words\n\xc3\xb6\nfour";
+    add_some();
+    scratch_write("classes.txt", names, strlen(names));
+    opened o = open_with(finish(), NULL);
+    ck_assert_int_eq(o.info.fields[1].classes, 4);
+    ck_assert_str_eq(o.info.fields[1].class_names[1], "two words");
+    ck_assert_str_eq(o.info.fields[1].class_names[3], "four");
+    source_close(&o);
+    o = open_with(finish(), "classes=a,b,c,d,e");
+    ck_assert_str_eq(o.info.fields[1].class_names[0], "a");
+    source_close(&o);
 }
 END_TEST
 
@@ -300,6 +320,7 @@ int main(void) {
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, scratch_teardown);
     tcase_add_test(tcase, samples);
+    tcase_add_test(tcase, names_of_classes);
     tcase_add_test(tcase, ends);
     tcase_add_test(tcase, several_shards);
     tcase_add_test(tcase, long_names);
