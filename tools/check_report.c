@@ -54,9 +54,9 @@ typedef struct memory_part {
 static void list_memory(const dlc_session_memory *memory,
                         memory_part parts[MEMORY_PARTS]) {
     const memory_part list[MEMORY_PARTS] = {
-        {"weights", memory->weights}, {"gradients", memory->gradients},
-        {"solver", memory->solver},   {"activations", memory->activations},
-        {"uploads", memory->uploads}, {"feeds", memory->feeds},
+        {"weights", memory->weights},       {"gradients", memory->gradients},
+        {"solver", memory->solver},         {"activations", memory->activations},
+        {"uploads", memory->uploads},       {"feeds", memory->feeds},
         {"checkpoint", memory->checkpoint}, {"process", memory->process}};
     memcpy(parts, list, sizeof list);
 }

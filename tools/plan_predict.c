@@ -35,25 +35,23 @@ typedef struct problem {
     double samples; /* of a rank */
 } problem;
 
-/* The data-parallel ranks of one stage; neighboring ranks belong to different stages.
- */
-static dlc_plan_cluster replicas(const dlc_plan_cluster *cluster, int32_t stages) {
-    dlc_plan_cluster part = *cluster;
-    if (stages <= cluster->ranks_per_node && cluster->ranks_per_node % stages == 0) {
-        part.ranks_per_node = cluster->ranks_per_node / stages;
-        return part;
-    }
-    part.nodes = dlc_plan_ranks(cluster) / stages;
-    part.ranks_per_node = 1;
-    return part;
+/* How stages are placed: the ranks of each are neighbours (setup/mesh.h). The ranks of
+ * a machine that send to another one share its adapter. */
+static dlc_plan_link link_of(const dlc_plan_cluster *c, int32_t ranks,
+                             int32_t senders) {
+    dlc_plan_link link = ranks <= c->ranks_per_node ? c->inside : c->between;
+    if (ranks > c->ranks_per_node)
+        link.bandwidth /= senders < c->ranks_per_node ? senders : c->ranks_per_node;
+    return link;
 }
 
 /* Seconds of the all-reduce and update after the last micro-batch, of the slowest
  * stage. */
-static double finish(const problem *p, const dlc_plan_stage *stage, int32_t stages) {
-    dlc_plan_cluster part = replicas(p->cluster, stages);
+static double finish(const problem *p, const dlc_plan_stage *stage, int32_t stages,
+                     const int32_t *stage_ranks) {
     double slowest = 0;
     for (int32_t s = 0; s < stages; s++) {
+        dlc_plan_cluster part = plan_part(p->cluster, stage_ranks[s]);
         double bytes = stage[s].parameter_bytes;
         double seconds = dlc_plan_all_reduce(&part, DLC_PLAN_DIRECT, bytes);
         if (p->cluster->update_bandwidth > 0)
@@ -63,22 +61,30 @@ static double finish(const problem *p, const dlc_plan_stage *stage, int32_t stag
     return slowest;
 }
 
-static dlc_status try_pipeline(const problem *p, int32_t stages, int32_t micro_batches,
-                               dlc_plan_stage *stage, dlc_plan_pipeline *pipeline,
-                               plan_mix *mix) {
+/* Stages of so many ranks, which split `samples` of each micro-batch. */
+static dlc_status try_stages(const problem *p, int32_t stages,
+                             const int32_t *stage_ranks, double samples,
+                             int32_t micro_batches, dlc_plan_stage *stage,
+                             dlc_plan_pipeline *pipeline, plan_mix *mix) {
     const dlc_plan_cluster *c = p->cluster;
-    const dlc_plan_link *link = stages <= c->ranks_per_node ? &c->inside : &c->between;
-    double samples = p->samples * stages / micro_batches;
-    DLC_TRY(dlc_plan_stages_cut(p->layer, p->layers, link, samples, stages, stage));
+    int32_t ranks = 0, most = 0;
+    for (int32_t s = 0; s < stages; s++) {
+        ranks += stage_ranks[s];
+        most = stage_ranks[s] > most ? stage_ranks[s] : most;
+    }
+    const dlc_plan_link link = link_of(c, ranks, most);
+    DLC_TRY(dlc_plan_stages_cut(p->layer, p->layers, &link, samples, stages,
+                                stage_ranks, stage));
     DLC_TRY(dlc_plan_pipeline_run(p->layer, samples, micro_batches, c->copies, stages,
                                   stage, pipeline));
     for (int32_t s = 0; s < stages; s++)
         stage[s].memory_bytes += c->other_bytes;
     pipeline->memory_bytes += c->other_bytes;
-    double seconds = pipeline->seconds + finish(p, stage, stages) + c->rest;
+    double seconds = pipeline->seconds + finish(p, stage, stages, stage_ranks) +
+                     c->rest;
     *mix = (plan_mix){.kind = PLAN_STAGES,
                       .seconds = seconds,
-                      .images_per_s = p->samples * dlc_plan_ranks(c) / seconds,
+                      .images_per_s = samples * micro_batches / seconds,
                       .memory = pipeline->memory_bytes,
                       .stages = stages,
                       .micro_batches = micro_batches,
@@ -86,11 +92,23 @@ static dlc_status try_pipeline(const problem *p, int32_t stages, int32_t micro_b
     return DLC_OK;
 }
 
+/* Equal stages. */
+static dlc_status try_pipeline(const problem *p, int32_t stages, int32_t micro_batches,
+                               dlc_plan_stage *stage, dlc_plan_pipeline *pipeline,
+                               plan_mix *mix) {
+    int32_t ranks = dlc_plan_ranks(p->cluster), of_each[PLAN_MAX_STAGES];
+    for (int32_t s = 0; s < stages; s++)
+        of_each[s] = ranks / stages;
+    return try_stages(p, stages, of_each, p->samples * ranks / micro_batches,
+                      micro_batches, stage, pipeline, mix);
+}
+
 /* Can each stage have tensor groups of so many ranks? */
 static int is_possible(const problem *p, int32_t stages, int32_t tensor) {
     int32_t ranks = dlc_plan_ranks(p->cluster), each = p->cluster->ranks_per_node;
-    int fits = each % stages == 0 || (stages % each == 0 && ranks % stages == 0);
-    return fits && ranks % (stages * tensor) == 0 && (size_t)stages <= p->layers;
+    int32_t of_stage = ranks / stages;
+    return ranks % (stages * tensor) == 0 && (size_t)stages <= p->layers &&
+           (each % of_stage == 0 || of_stage % each == 0);
 }
 
 /* Finds the fastest pipeline; mix->stages is 0 if none is possible. */
@@ -243,6 +261,33 @@ static dlc_status predict_row(const dlc_plan_layer *layer,
     return predict_case(&p, alone, prediction, &row->weak);
 }
 
+/* On one machine if the target has fewer ranks than are asked for. */
+static dlc_status predict_asked(const dlc_plan_layer *layer,
+                                const dlc_plan_cluster *cluster, double batch,
+                                const plan_stages *asked, plan_prediction *prediction) {
+    int32_t ranks = 0, most = 0;
+    if (asked->stages > PLAN_MAX_STAGES)
+        return dlc_fail(DLC_ERR_CONFIG, "plan predicts at most %d stages, not %d",
+                        (int)PLAN_MAX_STAGES, (int)asked->stages);
+    for (int32_t s = 0; s < asked->stages; s++) {
+        ranks += asked->ranks[s];
+        most = asked->ranks[s] > most ? asked->ranks[s] : most;
+    }
+    dlc_plan_cluster here = *cluster;
+    if (dlc_plan_ranks(cluster) < ranks) {
+        here.nodes = 1;
+        here.ranks_per_node = ranks;
+    }
+    const problem p = {layer, prediction->layers, &here, batch};
+    double samples = batch * asked->ranks[0];
+    int64_t count = asked->micro_batches
+                        ? asked->micro_batches
+                        : dlc_plan_micro_batches((int64_t)samples, asked->stages, most);
+    return try_stages(&p, asked->stages, asked->ranks, samples / (double)count,
+                      (int32_t)count, prediction->asked_stage, &(dlc_plan_pipeline){0},
+                      &prediction->asked);
+}
+
 /* The next number of ranks: powers of two within a machine, then whole machines, then
  * all. */
 static int32_t next_ranks(const dlc_plan_cluster *cluster, int32_t ranks) {
@@ -254,7 +299,7 @@ static int32_t next_ranks(const dlc_plan_cluster *cluster, int32_t ranks) {
 
 dlc_status plan_predict(const dlc_plan_layer *layer, size_t layers,
                         const dlc_plan_cluster *cluster, double batch,
-                        plan_prediction *prediction) {
+                        const plan_stages *asked, plan_prediction *prediction) {
     plan_prediction made = {.layers = layers};
     dlc_plan_cluster one = plan_part(cluster, 1);
     dlc_plan_step step;
@@ -273,6 +318,8 @@ dlc_status plan_predict(const dlc_plan_layer *layer, size_t layers,
         if (status != DLC_OK || ranks == all || made.rows == PLAN_MAX_ROWS)
             break;
     }
+    if (status == DLC_OK && asked->stages)
+        status = predict_asked(layer, cluster, batch, asked, &made);
     if (status == DLC_OK)
         *prediction = made;
     else

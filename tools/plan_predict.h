@@ -49,14 +49,25 @@ typedef struct plan_prediction {
     dlc_plan_stage stage[PLAN_MAX_STAGES];
     dlc_plan_pipeline pipeline;
     plan_mix pipelined; /* the best pipeline; stages 0: none is possible */
+    /* The pipeline that was asked for; stages 0: none was. */
+    plan_mix asked;
+    dlc_plan_stage asked_stage[PLAN_MAX_STAGES];
     size_t layers;
 } plan_prediction;
 
-/* `batch` is per rank with weak scaling, and of all ranks with strong scaling. Release
- * with plan_prediction_free. */
+/* A pipeline that is asked for: stages of so many ranks, unequal ones perhaps. */
+typedef struct plan_stages {
+    int32_t stages;        /* 0: none is */
+    const int32_t *ranks;  /* one number a stage */
+    int64_t micro_batches; /* 0: as training would choose */
+} plan_stages;
+
+/* `batch` is per rank with weak scaling, and of all ranks with strong scaling; of the
+ * pipeline that is asked for, per rank of its first stage. Release with
+ * plan_prediction_free. */
 dlc_status plan_predict(const dlc_plan_layer *layer, size_t layers,
                         const dlc_plan_cluster *cluster, double batch,
-                        plan_prediction *prediction);
+                        const plan_stages *asked, plan_prediction *prediction);
 void plan_prediction_free(plan_prediction *prediction);
 
 /* Makes layers `speed` times as fast. */

@@ -141,25 +141,32 @@ static void add_choices(const plan_report *r, dlc_text *text) {
     }
 }
 
-static void add_pipeline(const plan_report *r, dlc_text *text) {
-    const plan_prediction *p = r->prediction;
-    if (!p->pipelined.stages)
+static void add_stages(const plan_report *r, const char *which, const plan_mix *mix,
+                       const dlc_plan_stage *stages, dlc_text *text) {
+    if (!mix->stages)
         return;
     dlc_text_add(
         text,
-        "\nbest pipeline: %d stages, %d micro-batches, %.0f images/s, stages idle %.0f %% "
-        "of the time\n",
-        (int)p->pipelined.stages, (int)p->pipelined.micro_batches,
-        p->pipelined.images_per_s, 100 * p->pipelined.bubble);
-    for (int32_t s = 0; s < p->pipelined.stages; s++) {
-        const dlc_plan_stage *stage = &p->stage[s];
+        "\n%s: %d stages, %d micro-batches, %.0f images/s, ranks idle %.0f %% of the "
+        "time\n",
+        which, (int)mix->stages, (int)mix->micro_batches, mix->images_per_s,
+        100 * mix->bubble);
+    for (int32_t s = 0; s < mix->stages; s++) {
+        const dlc_plan_stage *stage = &stages[s];
         dlc_text_add(text,
-                     "    stage %d: %s .. %s: %.2f + %.2f ms, %.1f MB of parameters, "
-                     "%.0f MB in all\n",
-                     (int)s, r->layer[stage->first].name, r->layer[stage->end - 1].name,
+                     "    stage %d, %d rank%s: %s .. %s: %.2f + %.2f ms, %.1f MB of "
+                     "parameters, %.0f MB in all\n",
+                     (int)s, (int)stage->ranks, stage->ranks == 1 ? "" : "s",
+                     r->layer[stage->first].name, r->layer[stage->end - 1].name,
                      stage->forward * 1e3, stage->backward * 1e3,
                      stage->parameter_bytes / 1e6, stage->memory_bytes / 1e6);
     }
+}
+
+static void add_pipeline(const plan_report *r, dlc_text *text) {
+    const plan_prediction *p = r->prediction;
+    add_stages(r, "best pipeline", &p->pipelined, p->stage, text);
+    add_stages(r, "pipeline as set", &p->asked, p->asked_stage, text);
 }
 
 static void add_advice(const plan_report *r, dlc_text *text) {
@@ -316,14 +323,15 @@ static void json_layers(const plan_report *r, dlc_json *json) {
     dlc_json_end_array(json);
 }
 
-static void json_stages(const plan_report *r, dlc_json *json) {
-    const plan_prediction *p = r->prediction;
-    dlc_json_array(json, "stages");
-    for (int32_t s = 0; s < p->pipelined.stages; s++) {
-        const dlc_plan_stage *stage = &p->stage[s];
+static void json_stages(const plan_report *r, const char *key, const plan_mix *mix,
+                        const dlc_plan_stage *stages, dlc_json *json) {
+    dlc_json_array(json, key);
+    for (int32_t s = 0; s < mix->stages; s++) {
+        const dlc_plan_stage *stage = &stages[s];
         dlc_json_object(json, NULL);
         dlc_json_string(json, "first", r->layer[stage->first].name);
         dlc_json_string(json, "last", r->layer[stage->end - 1].name);
+        dlc_json_int(json, "ranks", stage->ranks);
         dlc_json_number(json, "forward", stage->forward);
         dlc_json_number(json, "backward", stage->backward);
         dlc_json_number(json, "send_bytes", stage->send_bytes);
@@ -349,6 +357,7 @@ static void json_check(const plan_check *check, dlc_json *json) {
 }
 
 void plan_report_json(const plan_report *report, dlc_json *json) {
+    const plan_prediction *p = report->prediction;
     dlc_json_object(json, NULL);
     dlc_json_string(json, "net", report->net);
     dlc_json_string(json, "device", report->device);
@@ -357,8 +366,12 @@ void plan_report_json(const plan_report *report, dlc_json *json) {
     json_target(report, json);
     json_rows(report->prediction, json);
     json_layers(report, json);
-    json_mix("pipeline", &report->prediction->pipelined, json);
-    json_stages(report, json);
+    json_mix("pipeline", &p->pipelined, json);
+    json_stages(report, "stages", &p->pipelined, p->stage, json);
+    if (p->asked.stages) {
+        json_mix("pipeline_as_set", &p->asked, json);
+        json_stages(report, "stages_as_set", &p->asked, p->asked_stage, json);
+    }
     json_check(&report->check, json);
     dlc_json_end_object(json);
 }

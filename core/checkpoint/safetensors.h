@@ -24,8 +24,8 @@ typedef struct dlc_safetensor {
     dlc_shape shape;
     const void
         *data; /* for writing; NULL only if there are no elements or `get` is set */
-    /* Optional, for writing: gives the bytes from `at` on when they are written, as many
-     * as there are at once. They must stay valid only until the next call, so that
+    /* Optional, for writing: gives the bytes from `at` on when they are written, as
+     * many as there are at once. They must stay valid only until the next call, so that
      * neither all tensors nor a whole one have to be in memory. */
     dlc_status (*get)(void *context, size_t at, const void **data, size_t *bytes);
     void *context;

@@ -5,13 +5,36 @@
 
 #include "base/memory.h"
 
+/* ---- Micro-batches --------------------------------------------------------------- */
+
+int64_t dlc_plan_micro_batches(int64_t samples, int64_t stages, int64_t ranks) {
+    int64_t m;
+    for (int64_t unit = ranks; unit > 0; unit = unit > 1 ? 1 : 0)
+        for (m = 2 * stages; m <= 4 * stages && m * ranks <= samples; m++)
+            if (samples % m == 0 && samples / m % unit == 0)
+                return m;
+    for (m = 2 * stages; m > 1 && (m > samples || (samples + m - 1) / m < ranks); m--)
+        ;
+    return m;
+}
+
 /* ---- Cutting --------------------------------------------------------------------- */
 
+static int32_t ranks_of(const int32_t *stage_ranks, int32_t s) {
+    return stage_ranks ? stage_ranks[s] : 1;
+}
+
+/* Between stages of so many ranks, the link of a rank in the smaller one is busiest. */
 static double sending(const dlc_plan_layer *layer, size_t layers,
-                      const dlc_plan_link *link, double samples, size_t end) {
-    return end < layers
-               ? link->latency + layer[end - 1].cut_bytes * samples / link->bandwidth
-               : 0;
+                      const dlc_plan_link *link, double samples, int32_t ranks,
+                      size_t end) {
+    return end < layers ? link->latency + layer[end - 1].cut_bytes * samples / ranks /
+                                              link->bandwidth
+                        : 0;
+}
+
+static int32_t fewer(int32_t a, int32_t b) {
+    return a < b ? a : b;
 }
 
 static dlc_status check(size_t layers, const dlc_plan_link *link, double samples,
@@ -31,13 +54,29 @@ static dlc_status check(size_t layers, const dlc_plan_link *link, double samples
  * layers, minimized; from[] with the same index: where the last of these stages begins.
  */
 typedef struct cutting {
-    const double *before; /* seconds of the layers before layer i */
-    const double
-        *send; /* seconds of sends across a cut before layer i, in both directions */
+    const dlc_plan_layer *layer;
     size_t layers;
+    const dlc_plan_link *link;
+    double samples;
+    int32_t stages;
+    const int32_t *stage_ranks;
+    double *fixed, *per_sample; /* seconds of the layers before layer i */
     double *best;
     size_t *from;
 } cutting;
+
+/* Seconds of stage s if it has layers [m, i): of its layers, and of its sends in both
+ * directions. */
+static double seconds_of(const cutting *c, int32_t s, size_t m, size_t i) {
+    int32_t ranks = ranks_of(c->stage_ranks, s);
+    double seconds = c->fixed[i] - c->fixed[m] +
+                     (c->per_sample[i] - c->per_sample[m]) * c->samples / ranks;
+    if (s + 1 < c->stages)
+        ranks = fewer(ranks, ranks_of(c->stage_ranks, s + 1));
+    return c->stages == 1 ? seconds
+                          : seconds + 2 * sending(c->layer, c->layers, c->link,
+                                                  c->samples, ranks, i);
+}
 
 static void fill_row(const cutting *c, int32_t s) {
     size_t width = c->layers + 1;
@@ -45,7 +84,7 @@ static void fill_row(const cutting *c, int32_t s) {
     for (size_t i = (size_t)s + 1; i <= c->layers; i++) {
         best[i] = INFINITY;
         for (size_t m = (size_t)s; m < i; m++) {
-            double last = c->before[i] - c->before[m] + c->send[i];
+            double last = seconds_of(c, s, m, i);
             double slowest = s > 0 ? fmax(best[m - width], last) : last;
             if (s == 0 && m > 0)
                 break;
@@ -54,6 +93,15 @@ static void fill_row(const cutting *c, int32_t s) {
                 c->from[(size_t)s * width + i] = m;
             }
         }
+    }
+}
+
+static void sum_before(const cutting *c) {
+    for (size_t i = 0; i < c->layers; i++) {
+        const dlc_plan_layer *layer = &c->layer[i];
+        c->fixed[i + 1] = c->fixed[i] + layer->forward.fixed + layer->backward.fixed;
+        c->per_sample[i + 1] = c->per_sample[i] + layer->forward.per_sample +
+                               layer->backward.per_sample;
     }
 }
 
@@ -67,36 +115,63 @@ static void read_cuts(const cutting *c, int32_t stages, dlc_plan_stage *stage) {
 
 dlc_status dlc_plan_stages_cut(const dlc_plan_layer *layer, size_t layers,
                                const dlc_plan_link *link, double samples,
-                               int32_t stages, dlc_plan_stage *stage) {
+                               int32_t stages, const int32_t *stage_ranks,
+                               dlc_plan_stage *stage) {
     DLC_TRY(check(layers, link, samples, stages));
     size_t width = layers + 1;
-    double *before = dlc_alloc(2 * width, sizeof *before), *send = before + width;
-    double *best = dlc_alloc((size_t)stages * width, sizeof *best);
-    size_t *from = dlc_alloc((size_t)stages * width, sizeof *from);
-    dlc_status status = before && best && from ? DLC_OK : DLC_ERR_NOMEM;
+    cutting c = {.layer = layer,
+                 .layers = layers,
+                 .link = link,
+                 .samples = samples,
+                 .stages = stages,
+                 .stage_ranks = stage_ranks,
+                 .fixed = dlc_alloc(width, sizeof *c.fixed),
+                 .per_sample = dlc_alloc(width, sizeof *c.per_sample),
+                 .best = dlc_alloc((size_t)stages * width, sizeof *c.best),
+                 .from = dlc_alloc((size_t)stages * width, sizeof *c.from)};
+    dlc_status status = c.fixed && c.per_sample && c.best && c.from ? DLC_OK
+                                                                    : DLC_ERR_NOMEM;
     if (status == DLC_OK) {
-        cutting c = {before, send, layers, best, from};
-        for (size_t i = 1; i <= layers; i++) {
-            before[i] = before[i - 1] + dlc_plan_compute(&layer[i - 1], 1, samples);
-            send[i] = stages > 1 ? 2 * sending(layer, layers, link, samples, i) : 0;
-        }
+        sum_before(&c);
         for (int32_t s = 0; s < stages; s++)
             fill_row(&c, s);
         read_cuts(&c, stages, stage);
-        status = dlc_plan_stages_measure(layer, layers, link, samples, stages, stage);
+        status = dlc_plan_stages_measure(layer, layers, link, samples, stages,
+                                         stage_ranks, stage);
     }
-    dlc_free(from);
-    dlc_free(best);
-    dlc_free(before);
+    dlc_free(c.from);
+    dlc_free(c.best);
+    dlc_free(c.per_sample);
+    dlc_free(c.fixed);
     return status;
+}
+
+static void measure(const dlc_plan_layer *layer, size_t layers,
+                    const dlc_plan_link *link, double samples, int32_t reader_ranks,
+                    dlc_plan_stage *made) {
+    double own = samples / made->ranks;
+    for (size_t i = made->first; i < made->end; i++) {
+        made->forward += dlc_plan_seconds(layer[i].forward, own);
+        made->backward += dlc_plan_seconds(layer[i].backward, own);
+        made->parameter_bytes += layer[i].parameter_bytes;
+    }
+    if (made->end == layers)
+        return;
+    made->send_bytes = layer[made->end - 1].cut_bytes * own;
+    made->send = sending(layer, layers, link, samples, fewer(made->ranks, reader_ranks),
+                         made->end);
 }
 
 dlc_status dlc_plan_stages_measure(const dlc_plan_layer *layer, size_t layers,
                                    const dlc_plan_link *link, double samples,
-                                   int32_t stages, dlc_plan_stage *stage) {
+                                   int32_t stages, const int32_t *stage_ranks,
+                                   dlc_plan_stage *stage) {
     DLC_TRY(check(layers, link, samples, stages));
     for (int32_t s = 0; s < stages; s++) {
-        dlc_plan_stage made = {.first = stage[s].first, .end = stage[s].end};
+        int32_t reader = ranks_of(stage_ranks, s + 1 < stages ? s + 1 : s);
+        dlc_plan_stage made = {.first = stage[s].first,
+                               .end = stage[s].end,
+                               .ranks = ranks_of(stage_ranks, s)};
         if (made.first >= made.end || made.end > layers ||
             made.first != (s > 0 ? stage[s - 1].end : 0) ||
             (s == stages - 1 && made.end != layers))
@@ -104,14 +179,7 @@ dlc_status dlc_plan_stages_measure(const dlc_plan_layer *layer, size_t layers,
                             "stage %d: stages must be contiguous and contain "
                             "all layers",
                             (int)s);
-        for (size_t i = made.first; i < made.end; i++) {
-            made.forward += dlc_plan_seconds(layer[i].forward, samples);
-            made.backward += dlc_plan_seconds(layer[i].backward, samples);
-            made.parameter_bytes += layer[i].parameter_bytes;
-        }
-        made.send_bytes = made.end < layers ? layer[made.end - 1].cut_bytes * samples
-                                            : 0;
-        made.send = stages > 1 ? sending(layer, layers, link, samples, made.end) : 0;
+        measure(layer, layers, link, samples, reader, &made);
         stage[s] = made;
     }
     return DLC_OK;
@@ -149,19 +217,20 @@ static dlc_status gather_units(const double *work, const char *may_begin,
                 made->layer[made->count - 1].cut_bytes = boundary_cost[i];
             made->first[made->count++] = i;
         }
-        made->layer[made->count - 1].forward.fixed += work[i];
+        made->layer[made->count - 1].forward.per_sample += work[i];
     }
     return DLC_OK;
 }
 
-static dlc_status cut_units(const units *made, int32_t stages, int32_t *first) {
+static dlc_status cut_units(const units *made, int32_t stages,
+                            const int32_t *stage_ranks, int32_t *first) {
     /* Boundary tensors are priced in units of work already. */
     const dlc_plan_link link = {.bandwidth = 1};
     dlc_plan_stage *stage = dlc_alloc((size_t)stages, sizeof *stage);
     if (!stage)
         return DLC_ERR_NOMEM;
     dlc_status status = dlc_plan_stages_cut(made->layer, (size_t)made->count, &link, 1,
-                                            stages, stage);
+                                            stages, stage_ranks, stage);
     for (int32_t s = 0; status == DLC_OK && s < stages; s++)
         first[s] = made->first[stage[s].first];
     dlc_free(stage);
@@ -170,7 +239,8 @@ static dlc_status cut_units(const units *made, int32_t stages, int32_t *first) {
 
 dlc_status dlc_plan_stages_balance(const double *work, const char *may_begin,
                                    const double *boundary_cost, int32_t layers,
-                                   int32_t stages, int32_t *first) {
+                                   int32_t stages, const int32_t *stage_ranks,
+                                   int32_t *first) {
     units made = {0};
     dlc_status status = gather_units(work, may_begin, boundary_cost, layers, &made);
     if (status == DLC_OK && stages > made.count)
@@ -178,7 +248,7 @@ dlc_status dlc_plan_stages_balance(const double *work, const char *may_begin,
                           "the net has layers with weights for %d stages, not for %d",
                           (int)made.count, (int)stages);
     if (status == DLC_OK)
-        status = cut_units(&made, stages, first);
+        status = cut_units(&made, stages, stage_ranks, first);
     if (status == DLC_OK)
         first[stages] = layers;
     dlc_free(made.first);
@@ -190,7 +260,7 @@ void dlc_plan_stages_price(const dlc_plan_layer *layer, int32_t layers,
                            const dlc_plan_link *link, double samples,
                            double work_per_second, double *boundary_cost) {
     for (int32_t i = 1; i < layers; i++)
-        boundary_cost[i] = sending(layer, (size_t)layers, link, samples, (size_t)i) *
+        boundary_cost[i] = sending(layer, (size_t)layers, link, samples, 1, (size_t)i) *
                            work_per_second;
 }
 
@@ -264,7 +334,7 @@ static void simulate(const run *r) {
 static void read_run(const run *r, const dlc_plan_layer *layer, double samples,
                      double copies, dlc_plan_stage *stage,
                      dlc_plan_pipeline *pipeline) {
-    double busy = 0;
+    double busy = 0, ranks = 0;
     *pipeline = (dlc_plan_pipeline){.slowest = 0};
     for (int32_t s = 0; s < r->stages; s++) {
         double kept = 0, in_flight = fmin(r->stages - s, r->micro_batches);
@@ -273,16 +343,19 @@ static void read_run(const run *r, const dlc_plan_layer *layer, double samples,
         if (s > 0)
             kept += layer[stage[s].first - 1].cut_bytes;
         double each = stage[s].forward + stage[s].backward;
-        stage[s].memory_bytes = stage[s].parameter_bytes * (1 + copies) +
-                                kept * samples * in_flight;
+        /* Gradients are added up over micro-batches, in memory of their own. */
+        double sums = r->micro_batches > 1 ? 1 : 0;
+        stage[s].memory_bytes = stage[s].parameter_bytes * (1 + copies + sums) +
+                                kept * samples / stage[s].ranks * in_flight;
         stage[s].busy = each * r->micro_batches;
-        busy += stage[s].busy;
+        busy += stage[s].busy * stage[s].ranks;
+        ranks += stage[s].ranks;
         pipeline->slowest = fmax(pipeline->slowest, each);
         pipeline->seconds = fmax(pipeline->seconds, r->worker[s].now);
         pipeline->memory_bytes = fmax(pipeline->memory_bytes, stage[s].memory_bytes);
     }
     if (pipeline->seconds > 0)
-        pipeline->bubble = fmax(1 - busy / (pipeline->seconds * r->stages), 0);
+        pipeline->bubble = fmax(1 - busy / (pipeline->seconds * ranks), 0);
 }
 
 dlc_status dlc_plan_pipeline_run(const dlc_plan_layer *layer, double samples,

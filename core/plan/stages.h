@@ -7,9 +7,10 @@
 
 typedef struct dlc_plan_stage {
     size_t first, end;        /* layers [first, end) */
+    int32_t ranks;            /* that split its samples */
     double forward, backward; /* seconds per micro-batch */
     double send;       /* seconds to send its boundary tensors to the next stage */
-    double send_bytes; /* of these, per micro-batch */
+    double send_bytes; /* of these, per micro-batch, that a rank sends */
     double parameter_bytes;
     double memory_bytes; /* weights, copies, activations of micro-batches in flight */
     double busy;         /* seconds of the step in which it computes */
@@ -23,21 +24,31 @@ typedef struct dlc_plan_pipeline {
     double memory_bytes; /* of the stage that needs most */
 } dlc_plan_pipeline;
 
+/* How many micro-batches to cut `samples` into: twice as many as stages, or a few more
+ * that are of equal size; rather a number that gives all ranks of a stage, at most
+ * `ranks`, equally many samples of each, and fewer if there is not a sample for each
+ * rank. */
+int64_t dlc_plan_micro_batches(int64_t samples, int64_t stages, int64_t ranks);
+
 /* Cuts the layers into `stages` (1 to `layers`) so that the slowest stage, including
  * its sends, is as fast as possible; of equal cuts the earliest. `samples` are per
- * micro-batch. `link` connects neighboring stages. Fills in first, end, forward,
+ * micro-batch, which the ranks of a stage split: `stage_ranks` says how many, NULL:
+ * one. `link` connects neighboring stages. Fills in first, end, ranks, forward,
  * backward, send and parameter_bytes of `stages` elements of `stage`. */
 dlc_status dlc_plan_stages_cut(const dlc_plan_layer *layer, size_t layers,
                                const dlc_plan_link *link, double samples,
-                               int32_t stages, dlc_plan_stage *stage);
+                               int32_t stages, const int32_t *stage_ranks,
+                               dlc_plan_stage *stage);
 
 /* The same by work instead of seconds, where only some layers may begin a stage, as
  * dlc_plan_layers_weigh says. `boundary_cost[i]`: of a message, in units of work, if
- * the net is cut before layer i; NULL: free. Of equal cuts the earliest. `first` has
- * room for stages + 1. DLC_ERR_CONFIG if there are fewer places to cut. */
+ * the net is cut before layer i and stages have one rank; NULL: free. Of equal cuts the
+ * earliest. `first` has room for stages + 1. DLC_ERR_CONFIG if there are fewer places
+ * to cut. */
 dlc_status dlc_plan_stages_balance(const double *work, const char *may_begin,
                                    const double *boundary_cost, int32_t layers,
-                                   int32_t stages, int32_t *first);
+                                   int32_t stages, const int32_t *stage_ranks,
+                                   int32_t *first);
 
 /* Computes `boundary_cost` for a link; the first number is left unchanged. */
 void dlc_plan_stages_price(const dlc_plan_layer *layer, int32_t layers,
@@ -47,7 +58,8 @@ void dlc_plan_stages_price(const dlc_plan_layer *layer, int32_t layers,
 /* Fills in the same for given cuts: first and end are set by the caller. */
 dlc_status dlc_plan_stages_measure(const dlc_plan_layer *layer, size_t layers,
                                    const dlc_plan_link *link, double samples,
-                                   int32_t stages, dlc_plan_stage *stage);
+                                   int32_t stages, const int32_t *stage_ranks,
+                                   dlc_plan_stage *stage);
 
 /* Simulates `micro_batches` with the 1F1B schedule, in which stage s of k has at most k
  * - s micro-batches in flight. Fills in memory_bytes and busy. `copies` as in

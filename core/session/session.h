@@ -31,9 +31,9 @@ typedef struct dlc_session {
     dlc_setup *setup;
     dlc_job *job;
     int32_t rank, ranks;
-    int is_plan;           /* only to be shown, not run: there are no peers */
-    dlc_mesh mesh;         /* of the ranks; axes that are not used are 1 rank long */
-    dlc_axis *axis;        /* own; those that it was opened with */
+    int is_plan;    /* only to be shown, not run: there are no peers */
+    dlc_mesh mesh;  /* of the ranks; axes that are not used are 1 rank long */
+    dlc_axis *axis; /* own; those that it was opened with */
     int32_t axes;
 
     const dlc_device_ops *device_ops;

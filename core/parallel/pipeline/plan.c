@@ -38,21 +38,6 @@ static int64_t samples_of_each(int64_t samples, int64_t micro_batches) {
     return (samples + micro_batches - 1) / micro_batches;
 }
 
-/* Twice as many micro-batches as stages, or a few more that are of equal size; rather a
- * number that gives all ranks of a stage equally many samples of each, and fewer if
- * there is not a sample for each rank. */
-static int64_t choose_micro_batches(int64_t samples, int64_t stages, int64_t ranks) {
-    int64_t m;
-    for (int64_t unit = ranks; unit > 0; unit = unit > 1 ? 1 : 0)
-        for (m = 2 * stages; m <= 4 * stages && m * ranks <= samples; m++)
-            if (samples % m == 0 && samples / m % unit == 0)
-                return m;
-    for (m = 2 * stages; m > 1 && (m > samples || samples_of_each(samples, m) < ranks);
-         m--)
-        ;
-    return m;
-}
-
 /* The most ranks that a stage has. */
 static int64_t most_ranks(const dlc_mesh *mesh) {
     return (int64_t)dlc_mesh_data(mesh) * mesh->tensor;
@@ -91,7 +76,7 @@ static dlc_status divide_batch(dlc_pipeline *pipeline) {
         batch *= dlc_mesh_stage_ranks(mesh, 0);
     int64_t wanted = dlc_settings_get_int(setup->parallel_settings, "micro_batches");
     int64_t count = wanted > 0 ? wanted
-                               : choose_micro_batches(batch, mesh->pipeline, most);
+                               : dlc_plan_micro_batches(batch, mesh->pipeline, most);
     int64_t each = samples_of_each(batch, count);
     if (count > batch || each < most)
         return dlc_fail(DLC_ERR_CONFIG,
@@ -170,7 +155,7 @@ static dlc_status cut_by_work(const dlc_pipeline *pipeline, const dlc_net *outli
                             : DLC_ERR_NOMEM;
     if (status == DLC_OK)
         status = dlc_plan_stages_balance(work, may_begin, boundary_cost, layers, stages,
-                                         first);
+                                         pipeline->stages.mesh.stage_ranks, first);
     dlc_free(boundary_cost);
     if (DLC_STATUS_CLASS(status) != DLC_STATUS_CLASS(DLC_ERR_CONFIG))
         return status;

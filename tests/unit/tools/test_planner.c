@@ -55,6 +55,7 @@ static plan_measured *measured_of(int32_t ranks) {
     return m;
 }
 
+static const plan_stages none = {.stages = 0};
 static const plan_given nothing_given = {.latency = -1, .speed = 1};
 
 static const char *machine(const char *name) {
@@ -218,7 +219,7 @@ END_TEST
 static plan_prediction predict(const dlc_plan_cluster *cluster) {
     plan_measured *m = measured_of(2);
     plan_prediction p;
-    dlc_status status = plan_predict(m->layer, m->layers, cluster, 32, &p);
+    dlc_status status = plan_predict(m->layer, m->layers, cluster, 32, &none, &p);
     ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
     free(m);
     return p;
@@ -308,7 +309,7 @@ static plan_mix best_of_machines(double between) {
                           .inside = {1e-6, 1e11, 0},
                           .between = {1e-6, between, 0}};
     plan_prediction p;
-    ck_assert_int_eq(plan_predict(layer, 2, &c, 32, &p), DLC_OK);
+    ck_assert_int_eq(plan_predict(layer, 2, &c, 32, &none, &p), DLC_OK);
     plan_mix best = p.row[p.rows - 1].weak.best;
     ck_assert_double_ge(best.images_per_s, p.row[p.rows - 1].weak.images_per_s);
     plan_prediction_free(&p);
@@ -321,6 +322,38 @@ START_TEST(groups_are_on_machines) {
     ck_assert_int_eq(slow.split, 1);
     ck_assert_int_eq(slow.tensor, 2);
     ck_assert_int_eq(fast.tensor, 0);
+}
+END_TEST
+
+/* Nineteen ranks for the convolution and one for the rest, as its work is: no rank
+ * waits much for others, as in the same number of ranks with equal stages. */
+START_TEST(stages_as_set) {
+    static const int32_t ranks[] = {19, 1};
+    const plan_stages asked = {.stages = 2, .ranks = ranks, .micro_batches = 32};
+    const dlc_plan_layer layer[] = {{.name = "conv",
+                                     .out_bytes = 10,
+                                     .cut_bytes = 10,
+                                     .forward = {0, 19e-4},
+                                     .backward = {0, 38e-4},
+                                     .parameter_bytes = 1e4},
+                                    {.name = "ip",
+                                     .out_bytes = 10,
+                                     .cut_bytes = 10,
+                                     .forward = {0, 1e-4},
+                                     .backward = {0, 2e-4},
+                                     .parameter_bytes = 4e6}};
+    dlc_plan_cluster c = {.nodes = 20,
+                          .ranks_per_node = 1,
+                          .inside = {1e-6, 1e11, 0},
+                          .between = {1e-6, 1e11, 0}};
+    plan_prediction p;
+    ck_assert_int_eq(plan_predict(layer, 2, &c, 32, &asked, &p), DLC_OK);
+    ck_assert_int_eq(p.asked.stages, 2);
+    ck_assert_int_eq(p.asked_stage[0].ranks, 19);
+    ck_assert_double_lt(p.asked.bubble, 0.05);
+    /* 608 samples, 3 ms for each of the last stage, which computes all the time. */
+    ck_assert_double_eq_tol(p.asked.seconds, 608 * 3e-4, 0.05 * 608 * 3e-4);
+    plan_prediction_free(&p);
 }
 END_TEST
 
@@ -347,7 +380,7 @@ START_TEST(nothing_to_plan) {
     const dlc_plan_layer idle = {.name = "idle"};
     dlc_plan_cluster one = {.nodes = 1, .ranks_per_node = 1};
     plan_prediction p;
-    ck_assert_int_eq(plan_predict(&idle, 1, &one, 32, &p), DLC_ERR_CONFIG);
+    ck_assert_int_eq(plan_predict(&idle, 1, &one, 32, &none, &p), DLC_ERR_CONFIG);
 }
 END_TEST
 
@@ -357,7 +390,7 @@ START_TEST(out_of_memory) {
     plan_prediction p;
     for (size_t n = 1; n < 40; n += 3) {
         dlc_memory_fail_at(n);
-        dlc_status status = plan_predict(m->layer, m->layers, &c, 32, &p);
+        dlc_status status = plan_predict(m->layer, m->layers, &c, 32, &none, &p);
         dlc_memory_fail_at(0);
         ck_assert_int_eq(status, DLC_ERR_NOMEM);
     }
@@ -451,6 +484,7 @@ int main(void) {
     tcase_add_test(cases, limits_of_scaling);
     tcase_add_test(cases, slow_links_split);
     tcase_add_test(cases, groups_are_on_machines);
+    tcase_add_test(cases, stages_as_set);
     tcase_add_test(cases, more_ranks_than_samples);
     tcase_add_test(cases, faster_ranks);
     tcase_add_test(cases, nothing_to_plan);

@@ -68,7 +68,8 @@ START_TEST(is_as_good_as_any) {
         for (int32_t stages = 1; stages <= 5; stages++) {
             int32_t first[LAYERS + 1], tried[LAYERS + 1] = {0};
             dlc_status status = dlc_plan_stages_balance(
-                work, may, round % 2 ? boundary_cost : NULL, LAYERS, stages, first);
+                work, may, round % 2 ? boundary_cost : NULL, LAYERS, stages, NULL,
+                first);
             if (stages > 1 && stages > places) {
                 ck_assert_int_eq(DLC_STATUS_CLASS(status),
                                  DLC_STATUS_CLASS(DLC_ERR_CONFIG));
@@ -94,9 +95,26 @@ START_TEST(sends_little) {
     static const double work[] = {2, 2, 2, 2}, costs[] = {0, 0, 9, 0};
     static const char may[] = {1, 1, 1, 1};
     int32_t first[3];
-    ck_assert_int_eq(dlc_plan_stages_balance(work, may, NULL, 4, 2, first), DLC_OK);
+    ck_assert_int_eq(dlc_plan_stages_balance(work, may, NULL, 4, 2, NULL, first),
+                     DLC_OK);
     ck_assert_int_eq(first[1], 2);
-    ck_assert_int_eq(dlc_plan_stages_balance(work, may, costs, 4, 2, first), DLC_OK);
+    ck_assert_int_eq(dlc_plan_stages_balance(work, may, costs, 4, 2, NULL, first),
+                     DLC_OK);
+    ck_assert_int_eq(first[1], 1);
+}
+END_TEST
+
+/* Three ranks do three quarters of the work, in the time of one. */
+START_TEST(stages_have_unequal_ranks) {
+    static const double work[] = {2, 2, 2, 2};
+    static const char may[] = {1, 1, 1, 1};
+    static const int32_t many_first[] = {3, 1}, many_last[] = {1, 3};
+    int32_t first[3];
+    ck_assert_int_eq(dlc_plan_stages_balance(work, may, NULL, 4, 2, many_first, first),
+                     DLC_OK);
+    ck_assert_int_eq(first[1], 3);
+    ck_assert_int_eq(dlc_plan_stages_balance(work, may, NULL, 4, 2, many_last, first),
+                     DLC_OK);
     ck_assert_int_eq(first[1], 1);
 }
 END_TEST
@@ -107,6 +125,7 @@ int main(void) {
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, is_as_good_as_any, 0, 4);
     tcase_add_test(cases, sends_little);
+    tcase_add_test(cases, stages_have_unequal_ranks);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

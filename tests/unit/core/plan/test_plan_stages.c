@@ -33,7 +33,8 @@ START_TEST(balanced) {
     dlc_plan_layer layer[7];
     dlc_plan_stage stage[3];
     make(work, 7, layer);
-    ck_assert_int_eq(dlc_plan_stages_cut(layer, 7, &free_link, 1, 3, stage), DLC_OK);
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 7, &free_link, 1, 3, NULL, stage),
+                     DLC_OK);
     ck_assert_uint_eq(stage[0].first, 0);
     ck_assert_uint_eq(stage[0].end, 3);
     ck_assert_uint_eq(stage[1].end, 4);
@@ -52,7 +53,7 @@ START_TEST(boundary_counts) {
     dlc_plan_stage stage[2];
     make(work, 4, layer);
     layer[1].cut_bytes = 1000; /* 100 s in each direction */
-    ck_assert_int_eq(dlc_plan_stages_cut(layer, 4, &link, 1, 2, stage), DLC_OK);
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 4, &link, 1, 2, NULL, stage), DLC_OK);
     ck_assert_uint_eq(stage[0].end, 1);
     ck_near(stage[0].send, 1);
     ck_near(stage[0].send_bytes, 10);
@@ -100,7 +101,8 @@ static void try_every_cut(uint64_t seed) {
         dlc_plan_stage stage[MOST + 1];
         size_t first[MOST + 1] = {0}, cut[MOST + 1];
         ck_assert_int_eq(
-            dlc_plan_stages_cut(layer, layers, &link, 1, (int32_t)k, stage), DLC_OK);
+            dlc_plan_stages_cut(layer, layers, &link, 1, (int32_t)k, NULL, stage),
+            DLC_OK);
         for (size_t s = 0; s < k; s++)
             cut[s] = stage[s].first;
         ck_near(slowest_of(layer, layers, &link, cut, k),
@@ -122,7 +124,8 @@ START_TEST(bubble_of_equal_stages) {
     dlc_plan_stage stage[4];
     dlc_plan_pipeline pipeline;
     make(work, 4, layer);
-    ck_assert_int_eq(dlc_plan_stages_cut(layer, 4, &free_link, 1, 4, stage), DLC_OK);
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 4, &free_link, 1, 4, NULL, stage),
+                     DLC_OK);
     for (int32_t m = 1; m <= 16; m *= 2) {
         ck_assert_int_eq(dlc_plan_pipeline_run(layer, 1, m, 0, 4, stage, &pipeline),
                          DLC_OK);
@@ -134,20 +137,22 @@ START_TEST(bubble_of_equal_stages) {
 }
 END_TEST
 
-/* Stage s of k has at most k - s micro-batches in flight. */
+/* Stage s of k has at most k - s micro-batches in flight, and adds up their gradients.
+ */
 START_TEST(memory_of_stages) {
     static const double work[] = {1, 1, 1};
     dlc_plan_layer layer[3];
     dlc_plan_stage stage[3];
     dlc_plan_pipeline pipeline;
     make(work, 3, layer);
-    ck_assert_int_eq(dlc_plan_stages_cut(layer, 3, &free_link, 2, 3, stage), DLC_OK);
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 3, &free_link, 2, 3, NULL, stage),
+                     DLC_OK);
     ck_assert_int_eq(dlc_plan_pipeline_run(layer, 2, 8, 2, 3, stage, &pipeline),
                      DLC_OK);
-    ck_near(stage[0].memory_bytes, 300 + 10 * 2 * 3);
-    ck_near(stage[1].memory_bytes, 300 + 20 * 2 * 2); /* with the stage's input */
-    ck_near(stage[2].memory_bytes, 300 + 20 * 2 * 1);
-    ck_near(pipeline.memory_bytes, 300 + 80);
+    ck_near(stage[0].memory_bytes, 400 + 10 * 2 * 3);
+    ck_near(stage[1].memory_bytes, 400 + 20 * 2 * 2); /* with the stage's input */
+    ck_near(stage[2].memory_bytes, 400 + 20 * 2 * 1);
+    ck_near(pipeline.memory_bytes, 400 + 80);
     ck_assert_int_eq(dlc_plan_pipeline_run(layer, 2, 1, 2, 3, stage, &pipeline),
                      DLC_OK);
     ck_near(stage[0].memory_bytes, 300 + 10 * 2); /* there is only one micro-batch */
@@ -161,7 +166,7 @@ START_TEST(sending_takes_time) {
     dlc_plan_stage stage[2];
     dlc_plan_pipeline pipeline;
     make(work, 2, layer);
-    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &link, 1, 2, stage), DLC_OK);
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &link, 1, 2, NULL, stage), DLC_OK);
     ck_assert_int_eq(dlc_plan_pipeline_run(layer, 1, 1, 0, 2, stage, &pipeline),
                      DLC_OK);
     ck_near(pipeline.seconds, 1 + 0.5 + 1 + 2 + 0.5 + 2);
@@ -174,7 +179,8 @@ START_TEST(ties_are_cut_early) {
     dlc_plan_layer layer[3];
     dlc_plan_stage stage[2];
     make(work, 3, layer);
-    ck_assert_int_eq(dlc_plan_stages_cut(layer, 3, &free_link, 1, 2, stage), DLC_OK);
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 3, &free_link, 1, 2, NULL, stage),
+                     DLC_OK);
     ck_assert_uint_eq(stage[0].end, 1);
 }
 END_TEST
@@ -188,12 +194,48 @@ START_TEST(in_flight_is_limited) {
     dlc_plan_stage stage[2];
     dlc_plan_pipeline pipeline;
     make(work, 2, layer);
-    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &link, 1, 2, stage), DLC_OK);
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &link, 1, 2, NULL, stage), DLC_OK);
     ck_assert_int_eq(dlc_plan_pipeline_run(layer, 1, 3, 0, 2, stage, &pipeline),
                      DLC_OK);
     /* Stage 0: forward to 2 and 4; backward 10 to 14; forward 16; backward 20 and 28.
      */
     ck_near(pipeline.seconds, 28);
+}
+END_TEST
+
+/* Three ranks and one: each of the three has a third of the samples; the one receives
+ * what all of them send. */
+START_TEST(stages_have_unequal_ranks) {
+    static const double work[] = {1, 1, 1, 1};
+    static const int32_t ranks[] = {3, 1};
+    dlc_plan_link link = {.latency = 0.5, .bandwidth = 60};
+    dlc_plan_layer layer[4];
+    dlc_plan_stage stage[2];
+    dlc_plan_pipeline pipeline;
+    make(work, 4, layer);
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 4, &link, 6, 2, ranks, stage), DLC_OK);
+    ck_assert_uint_eq(stage[1].first, 3);
+    ck_near(stage[0].forward, 3 * 6 / 3);
+    ck_near(stage[1].backward, 2 * 6);
+    ck_near(stage[0].send_bytes, 10 * 6 / 3);
+    ck_near(stage[0].send, 0.5 + 1);
+    ck_assert_int_eq(dlc_plan_pipeline_run(layer, 6, 1, 1, 2, stage, &pipeline),
+                     DLC_OK);
+    ck_near(stage[0].memory_bytes, 2 * 300 + 3 * 10 * 2);
+    ck_near(stage[1].memory_bytes, 2 * 100 + 2 * 10 * 6);
+    ck_near(pipeline.seconds, 6 + 1.5 + 18 + 1.5 + 12);
+    ck_near(pipeline.bubble, 1 - 4 * 18 / (4 * 39.0));
+}
+END_TEST
+
+START_TEST(micro_batches) {
+    ck_assert_int_eq(dlc_plan_micro_batches(32, 2, 1), 4);
+    ck_assert_int_eq(dlc_plan_micro_batches(30, 2, 1), 5); /* of equal size */
+    ck_assert_int_eq(dlc_plan_micro_batches(36, 2, 3), 4); /* 9 for three ranks */
+    ck_assert_int_eq(dlc_plan_micro_batches(60, 2, 3), 4);
+    ck_assert_int_eq(dlc_plan_micro_batches(48, 2, 12), 4); /* one for each rank */
+    ck_assert_int_eq(dlc_plan_micro_batches(3, 2, 1), 3);
+    ck_assert_int_eq(dlc_plan_micro_batches(6, 2, 3), 2);
 }
 END_TEST
 
@@ -203,18 +245,18 @@ START_TEST(mistakes_are_reported) {
     dlc_plan_stage stage[2] = {{.first = 0, .end = 1}, {.first = 0, .end = 2}};
     dlc_plan_pipeline pipeline;
     make(work, 2, layer);
-    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &free_link, 1, 3, stage),
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &free_link, 1, 3, NULL, stage),
                      DLC_ERR_CONFIG);
-    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &free_link, 1, 0, stage),
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &free_link, 1, 0, NULL, stage),
                      DLC_ERR_CONFIG);
-    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &free_link, 0, 1, stage),
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &free_link, 0, 1, NULL, stage),
                      DLC_ERR_CONFIG);
-    ck_assert_int_eq(dlc_plan_stages_measure(layer, 2, &free_link, 1, 2, stage),
+    ck_assert_int_eq(dlc_plan_stages_measure(layer, 2, &free_link, 1, 2, NULL, stage),
                      DLC_ERR_CONFIG);
     ck_assert_int_eq(dlc_plan_pipeline_run(layer, 1, 0, 0, 2, stage, &pipeline),
                      DLC_ERR_CONFIG);
     dlc_memory_fail_at(1);
-    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &free_link, 1, 2, stage),
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &free_link, 1, 2, NULL, stage),
                      DLC_ERR_NOMEM);
     dlc_memory_fail_at(0);
 }
@@ -231,6 +273,8 @@ int main(void) {
     tcase_add_test(cases, sending_takes_time);
     tcase_add_test(cases, ties_are_cut_early);
     tcase_add_test(cases, in_flight_is_limited);
+    tcase_add_test(cases, stages_have_unequal_ranks);
+    tcase_add_test(cases, micro_batches);
     tcase_add_test(cases, mistakes_are_reported);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
