@@ -19,6 +19,7 @@
  *     update          optional                     yes, on other ranks
  *     save load       optional, both               yes, on other ranks
  *     configure stats optional                     no
+ *     memory          optional                     no
  *
  * Threads: all calls come from the train thread. A model may start threads of its own
  * in create; destroy joins them. */
