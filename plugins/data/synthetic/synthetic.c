@@ -99,8 +99,9 @@ static int shows(const dlc_source *source, int64_t sample, int32_t label,
 enum { AT_LABEL, AT_DOWN, AT_RIGHT, AT_NOISE };
 
 /* Compiled for each instruction set: integer arithmetic gives the same result on each.
- */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+ * Not with the thread sanitizer, which is not ready when the loader chooses one. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_THREAD__)
 #define CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
 #else
 #define CLONES

@@ -106,8 +106,10 @@ void convert_add_f16(size_t n, const uint16_t *x, uint16_t *y);
 
 /* Compiles a function for each instruction set; the loader selects one. Results do not
  * differ: the loops work element by element or in an explicit order, and the files are
- * compiled without contraction into FMA. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+ * compiled without contraction into FMA. Not with the thread sanitizer, which is not
+ * ready when the loader does that. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_THREAD__)
 #define CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
 #else
 #define CLONES

@@ -282,7 +282,8 @@ static dlc_status submit(dlc_layer *layer, const layer_work *w) {
     const context *net = layer->net;
     if (!layer->group)
         return work_submit(net->queue, run_layer, w, sizeof *w);
-    layer->cpu_group.merges = to_host_address(layer->group->merges);
+    if (!layer->cpu_group.merges) /* known once the ranks are connected */
+        layer->cpu_group.merges = to_host_address(layer->group->merges);
     const collective_call call = {
         .run = run_layer, .args = w, .bytes = sizeof *w, .scratch = w->run.scratch};
     int kind = w->backward * 4 + (w->run.recompute != 0) * 2 + (w->run.empty != 0);
