@@ -5,10 +5,8 @@ order of float32 sums; their checkpoints go on in any other layout."""
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
 BIN = os.environ["DLCORE_BIN"]
@@ -186,31 +184,6 @@ class Mesh(unittest.TestCase):
                     report, said = self.train(second, f"--resume={half['checkpoint']}")
                     self.assertEqual(report["iterations"], 30)
                     self.check_losses(report, whole, said)
-
-    def test_a_killed_rank_is_named(self):
-        for mesh, victim in ((CUBE, 1), (CUBE, 6), (UNEVEN, 3), (UNEVEN, 0)):
-            with self.subTest(mesh=mesh, victim=victim):
-                job = subprocess.Popen(
-                    self.command(mesh, "--iterations=1000000", "--set=train.display=1"),
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE, text=True)
-                said = ""
-                while "iteration 4," not in said:
-                    line = job.stderr.readline()
-                    self.assertTrue(line, said)
-                    said += line
-                children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children")
-                ranks = sorted(int(pid) for pid in children.read_text().split())
-                began = time.monotonic()
-                os.kill(ranks[victim], signal.SIGKILL)
-                while "was killed by signal 9" not in said:
-                    line = job.stderr.readline()
-                    self.assertTrue(line, said)
-                    said += line
-                self.assertLess(time.monotonic() - began, 2)
-                said += job.communicate(timeout=60)[1]
-                self.assertEqual(job.returncode, 5, said)
-                self.assertIn(f"rank {victim} ", said)
 
     def test_what_cannot_be_divided_is_refused(self):
         for ranks, mesh, reason in REFUSED:
