@@ -305,17 +305,21 @@ def stale(*options):
     return check
 
 
-def tensor_parallel(ranks, schedule):
-    """The split net trains as the whole one, up to the order of sums, and twice the same."""
+SPLIT = [f"--set={layer}.parallel=tensor" for layer in ("conv2", "ip1", "ip2")]
+SPLIT_NAMES = "conv2, ip1, ip2"
+
+
+def divided(ranks, width, *options):
+    """A net whose layers are split over tensor groups, also in stages, trains as the whole
+    one, up to the order of sums, and twice the same."""
     def check():
         gpu()
-        split = [f"--set={layer}.parallel=tensor" for layer in ("conv2", "ip1", "ip2")]
         common = (*LENET, ON_GPU, "--transport=p2p-tree", "--scaling=strong", "--set=data.batch=60", "--iterations=60")
         whole = train(*common, folder=WORK / "whole")
         for again in range(2):
-            result = train(*common, *split, f"--ranks={ranks}", f"--set=parallel.tensor_schedule={schedule}",
+            result = train(*common, *SPLIT, f"--ranks={ranks}", f"--set=parallel.tensor={width}", *options,
                            folder=WORK / f"split{again}")
-        if "split over the ranks by channels: conv2, ip1, ip2" not in result["text"]:
+        if f"split over {width} ranks by channels: {SPLIT_NAMES}" not in result["text"]:
             raise Failed(last_lines(result["text"], 12))
         if tensors(WORK / "split0") != tensors(WORK / "split1"):
             raise Failed("two runs give different weights")
@@ -324,6 +328,24 @@ def tensor_parallel(ranks, schedule):
             raise Failed(losses)
         return losses
     return check
+
+
+def global_statistics():
+    """The statistics of batch_norm over all ranks, captured and by messages: the loss of one."""
+    gpu()
+    net = WORK / "normed.ini"
+    net.write_text(LENET[0].read_text().replace(
+        "[pool1]", "[norm1]\ntype = batch_norm\nstatistics = global\n[pool1]"))
+    common = (net, *LENET[1:], ON_GPU, "--scaling=strong", "--set=data.batch=60", "--iterations=60")
+    one = train(*common, folder=WORK / "one")["test_loss"]
+    found = []
+    for more in (("--ranks=2", "--transport=p2p-tree"), ("--ranks=2", "--transport=host-staged"),
+                 ("--ranks=3", "--set=parallel.batch_split=3,1,2")):
+        found.append(train(*common, *more, folder=WORK / "several")["test_loss"])
+    sentence = f"test loss {one:.5f} of one rank, " + ", ".join(f"{loss:.5f}" for loss in found) + " of several"
+    if any(abs(loss - one) > 2e-3 for loss in found):
+        raise Failed(sentence)
+    return sentence
 
 
 def nccl_of_two():
@@ -502,8 +524,16 @@ def checks():
         yield f"ssp without staleness, {solver}", stale_by_nothing(2, solver)
     yield "ssp, staleness 2", stale()
     yield "ssp, staleness 2, a server", stale("--set=consistency.servers=1")
+    groups = ("--ranks=4", "--scaling=strong", "--set=parallel.tensor=2", "--set=parallel.tensor_schedule=whole_batch", *SPLIT)
+    yield "ssp, staleness 2, tensor groups", stale(*groups)
+    yield "ssp, staleness 2, tensor groups, clipping", stale(*groups, "--set=solver.clip_gradients=1")
+    yield "ssp, staleness 2, stages", stale("--ranks=4", "--scaling=strong", "--set=parallel.pipeline=ip1")
     for ranks, schedule in ((2, "whole_batch"), (3, "by_rank"), (2, "chunked")):
-        yield f"tensor parallel, {ranks} ranks, {schedule}", tensor_parallel(ranks, schedule)
+        yield (f"tensor parallel, {ranks} ranks, {schedule}",
+               divided(ranks, ranks, f"--set=parallel.tensor_schedule={schedule}"))
+    yield "data 2 x tensor 2", divided(4, 2, "--set=parallel.tensor_schedule=whole_batch")
+    yield "pipeline 2 x tensor 2", divided(4, 2, "--set=parallel.pipeline=ip1")
+    yield "global statistics", global_statistics
     yield "nccl, two ranks", nccl_of_two
     for transport in ("p2p-tree", "host-staged"):
         yield f"killed: {transport}", killed(transport)
