@@ -154,6 +154,12 @@ dlc_status collective_pass(layer_thread *c, dlc_queue *queue,
                            const dlc_layer_group *group, const collective_call *call,
                            gather_place *place);
 
+/* ---- semaphores.c: dlc_device_queue_ops.queue_semaphores --------------------------
+ */
+
+dlc_status device_semaphores(dlc_device *device, dlc_queue *queue,
+                             const dlc_semaphore_op *steps, int32_t count);
+
 /* ---- device.c, layers.c, transport.c ----------------------------------------- */
 
 /* Tables filled in from the cpu's when the plugin is loaded. */
