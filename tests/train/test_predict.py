@@ -17,7 +17,7 @@ import tempfile
 import unittest
 
 from test_confusion import CLASSES, NET, SAMPLES, weights
-from test_runs import png
+from test_resuming import png
 
 BIN = os.environ["DLCORE_BIN"]
 ASYNC_PLUGINS = pathlib.Path(os.environ["DLCORE_BUILD_DIR"]) / "tests/support/async/plugins"
