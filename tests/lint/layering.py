@@ -49,6 +49,10 @@ FLOORS = {
             "run_op run_chunks run metrics describe"],          # the executor
 }
 
+# Folders whose subfolders are rooms: these may include the files beside them, and nothing
+# of each other.
+ROOMS = {"parallel"}
+
 # What the public headers may include besides each other: freestanding C, so that they
 # compile anywhere and pull in nothing else.
 SDK_SYSTEM = {"stddef.h", "stdint.h", "stdbool.h", "stdarg.h", "limits.h", "float.h",
@@ -115,6 +119,17 @@ def check_floor(path, line, name):
               "callback.")
 
 
+def check_room(path, line, name):
+    """A room's files are core/FOLDER/ROOM/FILE."""
+    target = pathlib.PurePosixPath(name)
+    own, other = path.parts[1:-1], target.parts[:-1]
+    if own[0] in ROOMS and len(own) > 1 and len(other) > 1 and other[0] == own[0] \
+            and other != own:
+        found(path, line, f'core/{"/".join(own)} includes "{name}"',
+              f"Rooms of core/{own[0]} know nothing of each other. Move the code up, or "
+              "make it a call of every axis (core/session/axis.h).")
+
+
 # File of the core without its suffix -> the files that it includes.
 includes = collections.defaultdict(set)
 
@@ -155,6 +170,7 @@ def check_core(path, line, kind, name):
         if str(pathlib.PurePosixPath(name).with_suffix("")) != file:
             includes[file].add(str(pathlib.PurePosixPath(name).with_suffix("")))
         check_floor(path, line, name)
+        check_room(path, line, name)
         if target != part and target not in CORE[part]:
             allowed = ", ".join(CORE[part]) or "nothing else"
             found(path, line, f'core/{part} includes "{name}"',
