@@ -13,13 +13,8 @@
 #include "support/plugins.h"
 #include "support/scratch.h"
 
-enum {
-    BATCH = 7,
-    CHANNELS = 3,
-    SIDE = 6,
-    CLASSES = 4,
-    SAMPLE = CHANNELS * SIDE * SIDE
-};
+enum { BATCH = 7, CHANNELS = 3, SIDE = 6, CLASSES = 4 };
+enum { SAMPLE = CHANNELS * SIDE * SIDE };
 
 /* Tolerance: sums in another order, of numbers around 1. */
 static const double WITHIN = 3e-6;
