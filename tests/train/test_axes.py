@@ -5,7 +5,6 @@ loss of one rank; with it its traces keep the rule. In each layout a rank is kil
 hangs."""
 
 import itertools
-import json
 import os
 import pathlib
 import random
@@ -18,7 +17,6 @@ from test_mesh import NET
 from test_solvers import DEVICES
 from test_staleness import Job
 
-BIN = os.environ["DLCORE_BIN"]
 ITERATIONS = 20
 # Relative: of sums in another order, and of activations that are rounded to bfloat16.
 CLOSE = {"float32": 1e-4, "fp16": 1e-4, "bf16": 1e-2}
