@@ -15,7 +15,7 @@ int64_t dlc_plan_micro_batches(int64_t samples, int64_t stages, int64_t ranks) {
                 return m;
     for (m = 2 * stages; m > 1 && (m > samples || (samples + m - 1) / m < ranks); m--)
         ;
-    return m;
+    return m > 1 ? m : 1;
 }
 
 /* ---- Cutting --------------------------------------------------------------------- */
