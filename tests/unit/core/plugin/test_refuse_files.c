@@ -1,0 +1,326 @@
+/* Tests refusals of the loader, with their messages, for files and folders: who may
+ * change them, links, and what is no plugin. */
+#include <check.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "plugin_folders.h"
+
+/* ---- Files ------------------------------------------------------------------- */
+
+static void expect(const char *dir, const char *file, const char *says) {
+    count_loads(dir);
+    dlc_registry *registry = registry_over(dir);
+    const dlc_plugin_entry *entry = entry_of(registry, file);
+    ck_assert_int_eq(entry->state, DLC_ENTRY_REFUSED);
+    ck_contains(entry->reason, says);
+    ck_contains(entry->reason, file);
+    ck_assert_ptr_null(dlc_registry_usable(registry, DLC_KIND_DATA, 0));
+    dlc_registry_close(registry);
+    ck_assert_int_eq(load_count(), 0);
+}
+
+START_TEST(refuses_file_others_may_write) {
+    const char *dir = dir_make();
+    ck_assert_int_eq(chmod(dir_add(dir, "good", NULL), 0646), 0);
+    expect(dir, "good.so", "the file is writable by all users (mode 646)");
+}
+END_TEST
+
+START_TEST(refuses_file_group_may_write) {
+    const char *dir = dir_make();
+    ck_assert_int_eq(chmod(dir_add(dir, "good", NULL), 0664), 0);
+    expect(dir, "good.so", "the file is writable by its group (mode 664)");
+}
+END_TEST
+
+START_TEST(refuses_file_of_another_user) {
+    if (geteuid() != 0)
+        return; /* only root can change owners */
+    const char *dir = dir_make();
+    ck_assert_int_eq(chown(dir_add(dir, "good", NULL), 12345, 12345), 0);
+    expect(dir, "good.so", "the file belongs to user 12345");
+}
+END_TEST
+
+START_TEST(refuses_link_out) {
+    const char *dir = dir_make(), *outside = dir_make();
+    const char *target = dir_add(outside, "good", NULL);
+    ck_assert_int_eq(symlink(target, dir_path(dir, "link.so")), 0);
+    expect(dir, "link.so", "a symbolic link that leads out of its folder");
+}
+END_TEST
+
+/* A file outside the folder whose path begins with that of the folder. */
+START_TEST(refuses_link_beside) {
+    const char *dir = dir_make();
+    const char *inner = dir_path(dir, "inner");
+    ck_assert_int_eq(mkdir(inner, 0755), 0);
+    dir_add(dir, "good", "innerx");
+    const char *link = dir_path(inner, "link.so");
+    ck_assert_int_eq(symlink("../innerx.so", link), 0);
+    expect(inner, "link.so", "a symbolic link that leads out of its folder");
+    unlink(link);
+}
+END_TEST
+
+/* In a subfolder other users may be able to write. */
+START_TEST(refuses_link_further_down) {
+    const char *dir = dir_make();
+    const char *inner = dir_path(dir, "inner"), *link = dir_path(dir, "link.so");
+    ck_assert_int_eq(mkdir(inner, 0755), 0);
+    dir_add(inner, "good", "below");
+    ck_assert_int_eq(symlink("inner/below.so", link), 0);
+    expect(dir, "link.so", "a symbolic link that leads out of its folder");
+}
+END_TEST
+
+START_TEST(refuses_link_to_nothing) {
+    const char *dir = dir_make();
+    ck_assert_int_eq(symlink("nothing.so.1", dir_path(dir, "link.so")), 0);
+    expect(dir, "link.so", "cannot be found: No such file");
+}
+END_TEST
+
+START_TEST(refuses_folder_as_file) {
+    const char *dir = dir_make();
+    ck_assert_int_eq(mkdir(dir_path(dir, "sub.so"), 0755), 0);
+    expect(dir, "sub.so", "not a file");
+}
+END_TEST
+
+START_TEST(refuses_pipe) {
+    const char *dir = dir_make();
+    ck_assert_int_eq(mkfifo(dir_path(dir, "pipe.so"), 0644), 0);
+    expect(dir, "pipe.so", "not a file");
+}
+END_TEST
+
+static void put_text(const char *path, const char *text, size_t bytes) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, bytes), (ssize_t)bytes);
+    close(fd);
+}
+
+START_TEST(refuses_text) {
+    const char *dir = dir_make();
+    put_text(dir_path(dir, "text.so"), "#!/bin/sh\n", 10);
+    expect(dir, "text.so", "not a shared object");
+}
+END_TEST
+
+START_TEST(refuses_empty_file) {
+    const char *dir = dir_make();
+    put_text(dir_path(dir, "empty.so"), "", 0);
+    expect(dir, "empty.so", "not a shared object");
+}
+END_TEST
+
+/* However much is missing, the loader refuses it and survives. */
+START_TEST(refuses_truncated) {
+    const char *dir = dir_make();
+    const char *path = dir_add(dir, "good", "cut");
+    struct stat info;
+    ck_assert_int_eq(stat(path, &info), 0);
+    for (off_t bytes = info.st_size - 1; bytes > 64; bytes = bytes * 3 / 4) {
+        ck_assert_int_eq(truncate(path, bytes), 0);
+        expect(dir, "cut.so", "truncated or damaged");
+    }
+}
+END_TEST
+
+/* Truncated without a section table whose position would reveal it. */
+START_TEST(refuses_truncated_without_sections) {
+    const char *dir = dir_make();
+    const char *path = dir_add(dir, "good", "cut");
+    const char none[8] = {0};
+    struct stat info;
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_eq(pwrite(fd, none, sizeof(ElfW(Off)), offsetof(ElfW(Ehdr), e_shoff)),
+                     sizeof(ElfW(Off)));
+    ck_assert_int_eq(pwrite(fd, none, 2, offsetof(ElfW(Ehdr), e_shnum)), 2);
+    close(fd);
+    ck_assert_int_eq(stat(path, &info), 0);
+    for (off_t bytes = info.st_size / 4; bytes > 64; bytes = bytes * 3 / 4) {
+        ck_assert_int_eq(truncate(path, bytes), 0);
+        expect(dir, "cut.so", "truncated or damaged");
+    }
+}
+END_TEST
+
+/* One byte of a mapped segment is missing, without a section table after it. */
+START_TEST(refuses_last_byte_missing) {
+    const char *dir = dir_make();
+    const char *path = dir_add(dir, "good", "cut");
+    const char none[8] = {0};
+    uint64_t end = 0;
+    ElfW(Ehdr) header;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_eq(pread(fd, &header, sizeof header, 0), sizeof header);
+    for (unsigned i = 0; i < header.e_phnum; i++) {
+        ElfW(Phdr) part;
+        ck_assert_int_eq(
+            pread(fd, &part, sizeof part, (off_t)(header.e_phoff + i * sizeof part)),
+            sizeof part);
+        end = part.p_offset + part.p_filesz > end ? part.p_offset + part.p_filesz : end;
+    }
+    ck_assert_int_eq(pwrite(fd, none, sizeof(ElfW(Off)), offsetof(ElfW(Ehdr), e_shoff)),
+                     sizeof(ElfW(Off)));
+    ck_assert_int_eq(pwrite(fd, none, 2, offsetof(ElfW(Ehdr), e_shnum)), 2);
+    close(fd);
+    ck_assert_int_eq(truncate(path, (off_t)end - 1), 0);
+    expect(dir, "cut.so", "truncated or damaged");
+    ck_assert_int_eq(truncate(path, (off_t)end), 0);
+    dlc_registry *registry = registry_over(dir);
+    ck_assert_int_eq(entry_of(registry, "cut.so")->state, DLC_ENTRY_USABLE);
+    dlc_registry_close(registry);
+}
+END_TEST
+
+START_TEST(refuses_other_machine) {
+    const char *dir = dir_make();
+    const char *path = dir_add(dir, "good", "alien");
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const unsigned char vax[2] = {75, 0};
+    ck_assert_int_eq(pwrite(fd, vax, sizeof vax, offsetof(ElfW(Ehdr), e_machine)),
+                     sizeof vax);
+    close(fd);
+    expect(dir, "alien.so", "built for another machine (ELF machine 75");
+}
+END_TEST
+
+START_TEST(refuses_program) {
+    const char *dir = dir_make();
+    const char *path = dir_add(dir, "good", "program");
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const unsigned char exec[2] = {2, 0};
+    ck_assert_int_eq(pwrite(fd, exec, sizeof exec, offsetof(ElfW(Ehdr), e_type)),
+                     sizeof exec);
+    close(fd);
+    expect(dir, "program.so", "not a shared object");
+}
+END_TEST
+
+/* ---- Folders ----------------------------------------------------------------- */
+
+static void expect_folder(const char *path, const char *says) {
+    dlc_registry *registry = registry_over(path);
+    const dlc_folder_entry *folder = dlc_registry_folder(registry, 1);
+    ck_assert_ptr_nonnull(folder);
+    ck_assert(!folder->is_default);
+    ck_contains(folder->reason, says);
+    ck_assert_ptr_null(dlc_registry_plugin(registry, 0));
+    dlc_registry_close(registry);
+}
+
+START_TEST(refuses_folder_others_may_write) {
+    const char *dir = dir_make();
+    dir_add(dir, "good", NULL);
+    ck_assert_int_eq(chmod(dir, 0777), 0);
+    expect_folder(dir, "the folder is writable by all users (mode 777)");
+    ck_assert_int_eq(chmod(dir, 0775), 0);
+    expect_folder(dir, "the folder is writable by its group (mode 775)");
+}
+END_TEST
+
+/* Whoever may write to a folder above could replace it; /tmp is sticky. */
+START_TEST(refuses_folder_below_a_writable_one) {
+    const char *dir = dir_make();
+    char below[300];
+    snprintf(below, sizeof below, "%s/below", dir);
+    ck_assert_int_eq(mkdir(below, 0755), 0);
+    ck_assert_int_eq(chmod(dir, 0777), 0);
+    expect_folder(below, "any user may replace this folder");
+    ck_assert_int_eq(chmod(dir, 01777), 0);
+    dlc_registry *registry = registry_over(below);
+    ck_assert_ptr_null(dlc_registry_folder(registry, 1)->reason);
+    dlc_registry_close(registry);
+    ck_assert_int_eq(rmdir(below), 0);
+}
+END_TEST
+
+START_TEST(refuses_folder_of_another_user) {
+    if (geteuid() != 0)
+        return; /* only root can change owners */
+    const char *dir = dir_make();
+    dir_add(dir, "good", NULL);
+    ck_assert_int_eq(chown(dir, 12345, 12345), 0);
+    expect_folder(dir, "the folder belongs to user 12345");
+}
+END_TEST
+
+START_TEST(refuses_missing_folder) {
+    expect_folder("/no/such/folder", "cannot be read: No such file or directory");
+    expect_folder("/dev/null", "cannot be read: Not a directory");
+}
+END_TEST
+
+/* Neither "." nor an empty entry means the current directory. */
+START_TEST(refuses_current_directory) {
+    const char *dir = dir_make();
+    dir_add(dir, "good", NULL);
+    ck_assert_int_eq(chdir(dir), 0);
+    expect_folder(".", "doesn't begin with '/'");
+    expect_folder("plugins", "doesn't begin with '/'");
+    expect_folder(":", "an empty entry");
+    ck_assert_int_eq(chdir("/"), 0);
+}
+END_TEST
+
+START_TEST(skips_bad_entry_takes_good) {
+    const char *dir = dir_make();
+    char path[PATH_MAX + 8];
+    dir_add(dir, "good", NULL);
+    snprintf(path, sizeof path, ":x:%s:", dir);
+    dlc_registry *registry = registry_over(path);
+    ck_assert_ptr_nonnull(dlc_registry_folder(registry, 1)->reason);
+    ck_assert_ptr_nonnull(dlc_registry_folder(registry, 2)->reason);
+    ck_assert_ptr_null(dlc_registry_folder(registry, 3)->reason);
+    ck_assert_ptr_nonnull(dlc_registry_folder(registry, 4)->reason);
+    ck_assert_ptr_null(dlc_registry_folder(registry, 5));
+    ck_assert_int_eq(entry_of(registry, "good.so")->state, DLC_ENTRY_USABLE);
+    dlc_registry_close(registry);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("refuse files");
+    TCase *around = tcase_create("around");
+    tcase_add_checked_fixture(around, NULL, dir_remove_all);
+    tcase_add_test(around, refuses_file_others_may_write);
+    tcase_add_test(around, refuses_file_group_may_write);
+    tcase_add_test(around, refuses_file_of_another_user);
+    tcase_add_test(around, refuses_link_out);
+    tcase_add_test(around, refuses_link_beside);
+    tcase_add_test(around, refuses_link_further_down);
+    tcase_add_test(around, refuses_link_to_nothing);
+    tcase_add_test(around, refuses_folder_as_file);
+    tcase_add_test(around, refuses_pipe);
+    tcase_add_test(around, refuses_text);
+    tcase_add_test(around, refuses_empty_file);
+    tcase_add_test(around, refuses_truncated);
+    tcase_add_test(around, refuses_truncated_without_sections);
+    tcase_add_test(around, refuses_last_byte_missing);
+    tcase_add_test(around, refuses_other_machine);
+    tcase_add_test(around, refuses_program);
+    tcase_add_test(around, refuses_folder_others_may_write);
+    tcase_add_test(around, refuses_folder_below_a_writable_one);
+    tcase_add_test(around, refuses_folder_of_another_user);
+    tcase_add_test(around, refuses_missing_folder);
+    tcase_add_test(around, refuses_current_directory);
+    tcase_add_test(around, skips_bad_entry_takes_good);
+    suite_add_tcase(suite, around);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
