@@ -58,21 +58,15 @@ static dlc_status check_consistency(const dlc_setup *setup, dlc_problems *proble
     return report(setup, setup->consistency_settings, "consistency", status, problems);
 }
 
-/* The result of a test decides on the next iteration, so no rank may be ahead. */
+/* The results of tests decide on the learning rate. */
 static void check_plateau(const dlc_setup *setup, const dlc_solver *solver,
                           dlc_problems *problems) {
-    int line = dlc_settings_line(setup->solver_settings, "policy");
-    if (!solver->plateau.is_used)
-        return;
-    if (!setup->test.present)
+    if (solver->plateau.is_used && !setup->test.present)
         dlc_problems_add(
-            problems, setup->config, line,
+            problems, setup->config,
+            dlc_settings_line(setup->solver_settings, "policy"),
             "[solver] policy = plateau follows the loss of tests, and there "
             "is no [data.test]");
-    if (!setup->consistency_broken && setup->consistency != &dlc_synchronous_feature)
-        dlc_problems_add(problems, setup->config, line,
-                         "[solver] policy = plateau needs ranks that are in the same "
-                         "iteration; set [consistency] type = synchronous");
 }
 
 /* With bounded staleness the ranks have different weights. */
