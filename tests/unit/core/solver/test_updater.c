@@ -314,10 +314,10 @@ START_TEST(slots_begin_as_they_should) {
     ck_assert_int_eq(dlc_slots_open(&r.solver, &r.device_ops, r.device, count, slot),
                      DLC_OK);
     const float *first = slot[0].base, *second = slot[1].base;
-    for (size_t i = 0; i < count; i++) {
-        ck_assert_float_eq(first[i], 0.25f);
-        ck_assert_float_eq(second[i], 0);
-    }
+    size_t right = 0;
+    while (right < count && first[right] == 0.25f && second[right] == 0)
+        right++;
+    ck_assert_uint_eq(right, count);
     ck_assert_ptr_null(slot[2].base);
     ck_assert_int_eq(dlc_solver_saves(&r.solver, 0), 1);
     ck_assert_int_eq(dlc_solver_saves(&r.solver, 1), 0);
