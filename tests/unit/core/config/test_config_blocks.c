@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "config/internal.h"
 #include "fixture.h"
+#include "support/sanitized.h"
 
 static dlc_config *load_with(const char *text, const char *const *sets, size_t nsets) {
     dlc_problems problems = {0};
@@ -347,6 +348,7 @@ int main(void) {
     tcase_add_test(tcase, set_reaches_uses_blocks_and_layers);
     tcase_add_test(tcase, an_unused_block_is_reported);
     tcase_add_test(tcase, the_size_after_expansion_is_limited);
-    tcase_add_test(tcase, the_last_entry_that_fits);
+    if (!under_valgrind()) /* a hundred thousand lines */
+        tcase_add_test(tcase, the_last_entry_that_fits);
     return run_case("config.blocks", tcase);
 }

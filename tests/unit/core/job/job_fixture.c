@@ -195,11 +195,6 @@ void shared_wait_for(_Atomic int *word, int value) {
         usleep(1000);
 }
 
-int is_slow_run(void) {
-    const char *preloaded = getenv("LD_PRELOAD");
-    return preloaded && strstr(preloaded, "vgpreload") != NULL;
-}
-
 int run_tests(const char *name, TCase *tests) {
     Suite *suite = suite_create(name);
     tcase_add_checked_fixture(tests, fixture_setup, fixture_teardown);

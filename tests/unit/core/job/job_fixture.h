@@ -79,9 +79,6 @@ void shared_wait_ranks(int ranks);
 /* Waits until `word` is `value` or more. */
 void shared_wait_for(_Atomic int *word, int value);
 
-/* Whether this runs under valgrind, fifty times slower: tests do less then. */
-int is_slow_run(void);
-
 int run_tests(const char *name, TCase *tests);
 
 #endif

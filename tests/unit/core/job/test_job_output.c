@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "job_fixture.h"
+#include "support/sanitized.h"
 
 static void write_all(int fd, const char *bytes, size_t length) {
     while (length) {
@@ -47,7 +48,7 @@ static const struct {
 START_TEST(all_lines_whole_and_in_order) {
     dlc_text text;
     int ranks = line_cases[_i].ranks, lines = line_cases[_i].lines;
-    if (is_slow_run() && lines > 1000)
+    if (under_valgrind() && lines > 1000)
         lines = 1000;
     int next[8] = {0};
     ck_assert_int_eq(process_run(ranks, lines_main, &lines, &text), 0);
