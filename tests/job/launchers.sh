@@ -10,9 +10,12 @@ dlcore=${DLCORE_BIN:?the command}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Ten iterations are enough; evaluating the net would take longer.
+# Ten iterations of synthetic samples are enough: reading real ones and evaluating the net
+# would take longer.
 net=$work/net.ini
-sed -e '/^\[data.test\]/,/^$/d' "$DLCORE_SOURCE_DIR/models/lenet-fashion.ini" >"$net"
+sed -e '/^\[data.test\]/,/^$/d' -e '/^images =/d' \
+    -e 's/^labels = .*/shape = 1,28,28\nclasses = 10\nsamples = 6000/' \
+    -e 's/^source = .*/source = synthetic/' "$DLCORE_SOURCE_DIR/models/lenet-fashion.ini" >"$net"
 
 fail() {
     echo "launchers.sh: $*" >&2
