@@ -7,6 +7,7 @@
 
 #include "net.h"
 #include "support/command.h"
+#include "support/sanitized.h"
 #include "support/scratch.h"
 
 enum { ITERATIONS = 30 };
@@ -81,9 +82,11 @@ static const char *train(const char *folder, const char *device,
     return path;
 }
 
+/* Under sanitizers only the asynchronous device: the weights are the same there. */
 static void same_on_both(const char *const *more) {
-    const char *want = train("cpu", "cpu", more);
-    ck_assert(net_same_tensors(want, train("async", "async", more)));
+    const char *want = SANITIZED ? NULL : train("cpu", "cpu", more);
+    const char *got = train("async", "async", more);
+    ck_assert(!want || net_same_tensors(want, got));
 }
 
 START_TEST(lenet_is_the_cpus) {
@@ -149,10 +152,8 @@ static const struct {
 };
 
 START_TEST(every_setting_is_the_cpus) {
-#ifdef __SANITIZE_ADDRESS__ /* it takes twice as long */
-    if (_i % 2)
+    if (SANITIZED && _i % 2) /* with all, a minute and a half */
         return;
-#endif
     net = net_write(ways[_i].run);
     same_on_both(ways[_i].more);
     ck_assert_int_eq(captured, ways[_i].captured);

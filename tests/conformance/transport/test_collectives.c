@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "group.h"
 #include "support/reference.h"
+#include "support/sanitized.h"
 
 static const int rank_counts[] = {1, 2, 3, 4, 5, 8};
 enum { COUNTS = sizeof rank_counts / sizeof *rank_counts };
@@ -156,7 +157,7 @@ END_TEST
 
 /* So large that it goes through every ring many times. */
 static void large_body(test_rank *rank, void *context) {
-    enum { LARGE = 3000001 };
+    enum { LARGE = SANITIZED ? 1000001 : 3000001 };
     float *buffer = dlc_alloc(LARGE + 1, sizeof *buffer);
     group g;
 

@@ -218,7 +218,7 @@ END_TEST
 
 /* Megabytes, repeatedly, on the results of the last round. */
 static void large_body(test_rank *rank, void *context) {
-    enum { LARGE = 2000003, ROUNDS = SANITIZED ? 2 : 4 };
+    enum { LARGE = SANITIZED ? 300007 : 2000003, ROUNDS = SANITIZED ? 2 : 4 };
     dlc_memory memory;
     group g;
 
@@ -229,12 +229,12 @@ static void large_body(test_rank *rank, void *context) {
     if (registered_is_pairwise(&g)) {
         for (int i = 0; i < ROUNDS; i++) {
             memset(arena, 0, LARGE * sizeof *arena);
-            arena[1234567] = (float)rank->rank;
+            arena[LARGE / 2] = (float)rank->rank;
             RANK_OK(rank, group_all_reduce(&g, arena, LARGE));
             int all = rank->ranks * (rank->ranks - 1) / 2;
             float sum = (float)all;
             for (size_t k = 0; k < LARGE; k++)
-                RANK_CHECK(rank, arena[k] == (k == 1234567 ? sum : 0.0f));
+                RANK_CHECK(rank, arena[k] == (k == LARGE / 2 ? sum : 0.0f));
         }
     }
     registered_finish(&g, &memory, NULL);
