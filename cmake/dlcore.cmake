@@ -172,7 +172,8 @@ set(DLC_TEST_ENVIRONMENT
   UBSAN_OPTIONS=print_stacktrace=1)
 
 # dlc_set_test(<test> [LABELS ...] [TIMEOUT s] [ENVIRONMENT ...]): the settings that
-# every test has, including one made by a bare add_test().
+# every test has, including one made by a bare add_test(). Those with the longest time limit
+# start first, so that no long test is left for the end.
 function(dlc_set_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS;ENVIRONMENT")
   if(NOT arg_TIMEOUT)
@@ -182,7 +183,7 @@ function(dlc_set_test name)
     set(arg_LABELS unit)
   endif()
   set_tests_properties(${name} PROPERTIES
-    LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
+    LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "${DLC_TEST_ENVIRONMENT};CK_TIMEOUT_MULTIPLIER=5;${arg_ENVIRONMENT}")
 endfunction()
 

@@ -18,6 +18,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
+tests_at_once=$((jobs + 1)) # many wait, for processes or until a time limit has passed
 results=build/results
 mkdir -p "$results"
 rm -f "$results"/*.xml
@@ -69,7 +70,7 @@ step() {
     fi
     # Keep all output of a test: its last line says how many of its cases were skipped.
     # shellcheck disable=SC2086
-    ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" \
+    ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$tests_at_once" \
         --test-output-size-passed 10000000 --output-junit "$PWD/$results/$name.xml" $tests "$@" || true
     if [ ! -f "$results/$name.xml" ]; then
         tests/count.py --fail "ctest ran nothing" "$results/$name.xml"
