@@ -166,7 +166,7 @@ by_hosts() {
 }
 
 case $launcher in
-variables) counts="2 4" ;;
+variables) if [ -n "${DLCORE_SANITIZE:-}" ]; then counts=2; else counts="2 4"; fi ;;
 mpirun | mpiexec | srun | hosts) counts=2 ;;
 *) fail "which launcher? variables, mpirun, mpiexec, srun or hosts" ;;
 esac
