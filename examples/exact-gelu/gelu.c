@@ -178,12 +178,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "exact-gelu",
-    .version = PLUGIN_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = gelu_load,
-};
+DLC_PLUGIN("exact-gelu", PLUGIN_VERSION, "BSD-2-Clause", features, gelu_load);

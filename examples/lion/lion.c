@@ -65,12 +65,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "lion",
-    .version = PLUGIN_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = lion_load,
-};
+DLC_PLUGIN("lion", PLUGIN_VERSION, "BSD-2-Clause", features, lion_load);

@@ -158,10 +158,10 @@ typedef struct dlc_transport_queue_ops {
 typedef struct dlc_transport_ops {
     uint32_t size;
 
-    /* Required. *score tells how well the transport suits this group: 0 if it cannot
-     * run here, otherwise 1 to 100, the higher the better. `reason` gets a short
-     * explanation: "shared memory, 2 ranks on one node", "rank 2 is on another node".
-     * Has no side effects. All ranks must compute the same score. */
+    /* Required. *score is 0 if the transport cannot run here, else 1 to 100, the higher
+     * the better; of dlcore's own: 20 messages by MPI, 50 copies by host memory, 60
+     * RDMA, 70 peer memory, 90 NCCL. `reason` gets a few words: "rank 2 is on another
+     * node". Has no side effects. All ranks must compute the same score. */
     dlc_status (*score)(const dlc_transport_args *args, int32_t *score, char *reason,
                         size_t reason_bytes);
 

@@ -27,18 +27,31 @@ static const dlc_option options[] = {
     DLC_OPTIONS_END,
 };
 
+DLC_RULE(momentum, 1) {
+    slot[0] = step->own[0] * slot[0] + gradient;
+    *weight -= step->learning_rate * slot[0];
+}
+
+static dlc_status needs(const dlc_settings *settings, dlc_solver_needs *asked) {
+    (void)settings;
+    asked->rule = &momentum;
+    return DLC_OK;
+}
+
+static const dlc_solver_ops solver_ops = {sizeof(dlc_solver_ops), needs, nullptr};
+
 static const dlc_data_ops ops = {
     sizeof(dlc_data_ops), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
 
 static const dlc_feature features[] = {
     {sizeof(dlc_feature), DLC_KIND_DATA, "sample", "a source", nullptr, 0, 0, options,
      &ops},
+    {sizeof(dlc_feature), DLC_KIND_SOLVER, "sample", "a rule", nullptr, 0, 0, nullptr,
+     &solver_ops},
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    sizeof(dlc_plugin), DLC_ABI_MINOR, "sample", "1.0", "BSD-2-Clause", features, load,
-};
+DLC_PLUGIN("sample", "1.0", "BSD-2-Clause", features, load);
 
 const dlc_option *second_option() {
     const dlc_option *first = options;

@@ -85,12 +85,5 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-__attribute__((visibility("default"))) const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "late",
-    .version = "1.0.0",
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = late_load,
-};
+__attribute__((visibility("default")))
+DLC_PLUGIN("late", "1.0.0", "BSD-2-Clause", features, late_load);

@@ -168,12 +168,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "idx",
-    .version = DLC_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = idx_start,
-};
+DLC_PLUGIN("idx", DLC_VERSION, "BSD-2-Clause", features, idx_start);

@@ -460,12 +460,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "synthetic",
-    .version = DLC_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = synthetic_start,
-};
+DLC_PLUGIN("synthetic", DLC_VERSION, "BSD-2-Clause", features, synthetic_start);

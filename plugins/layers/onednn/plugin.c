@@ -21,12 +21,4 @@ static dlc_status load(const dlc_host *given) {
 #define SIXTEEN_MORE 0
 #include "../shared/features.h"
 
-DLC_EXPORT const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "onednn",
-    .version = DLC_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = load,
-};
+DLC_PLUGIN("onednn", DLC_VERSION, "BSD-2-Clause", features, load);

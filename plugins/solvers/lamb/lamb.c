@@ -110,12 +110,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "lamb",
-    .version = DLC_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = lamb_load,
-};
+DLC_PLUGIN("lamb", DLC_VERSION, "BSD-2-Clause", features, lamb_load);

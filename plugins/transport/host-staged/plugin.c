@@ -55,12 +55,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "host-staged",
-    .version = DLC_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = endpoint_load,
-};
+DLC_PLUGIN("host-staged", DLC_VERSION, "BSD-2-Clause", features, endpoint_load);

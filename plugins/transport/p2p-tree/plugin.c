@@ -263,12 +263,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "p2p-tree",
-    .version = DLC_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = endpoint_load,
-};
+DLC_PLUGIN("p2p-tree", DLC_VERSION, "BSD-2-Clause", features, endpoint_load);

@@ -123,12 +123,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "ucx",
-    .version = DLC_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = load,
-};
+DLC_PLUGIN("ucx", DLC_VERSION, "BSD-2-Clause", features, load);

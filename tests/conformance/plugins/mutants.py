@@ -32,7 +32,7 @@ def mutant(check, kind, *changes, flags=()):
 
 
 # ---- The file ----------------------------------------------------------------------
-END = "const dlc_plugin dlc_plugin_v0 = {"
+END = 'DLC_PLUGIN("sample", '
 mutant("file.exports", "solver", (END, "DLC_EXPORT int stray = 1;\n" + END))
 mutant("file.data", "solver", ("#include <dlcore/solver.h>", "#define dlc_plugin_v0 moved\n#include <dlcore/solver.h>"),
        (END, '__asm__(".globl dlc_plugin_v0\\n.type dlc_plugin_v0, @function\\n'
@@ -40,7 +40,7 @@ mutant("file.data", "solver", ("#include <dlcore/solver.h>", "#define dlc_plugin
 mutant("file.independent", "solver", (END, "int dlc_registry_open(void **);\nint (*const use)(void **) "
                                      "__attribute__((visibility(\"hidden\"))) = dlc_registry_open;\n" + END))
 mutant("file.safe", "solver", flags=["-Wl,-z,execstack"])
-mutant("file.descriptor", "solver", (".version = PLUGIN_VERSION", '.version = ""'))
+mutant("file.descriptor", "solver", ("PLUGIN_VERSION", '""'))
 mutant("file.descriptor", "solver", ("DLC_FEATURES_END,", "{.size = 8, .name = NULL},"))
 mutant("file.accepted", "solver", ("    {.size = sizeof(dlc_feature),\n     .kind = DLC_KIND_SOLVER,",
                                    "    {.size = sizeof(dlc_feature),\n     .needs = 16,\n     .kind = DLC_KIND_SOLVER,"))

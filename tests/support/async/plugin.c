@@ -111,12 +111,4 @@ static dlc_status load(const dlc_host *the_host) {
     return DLC_OK;
 }
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "async",
-    .version = "1",
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = load,
-};
+DLC_PLUGIN("async", "1", "BSD-2-Clause", features, load);

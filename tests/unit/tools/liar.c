@@ -79,12 +79,4 @@ static dlc_status load(const dlc_host *host) {
     return plugin->load ? plugin->load(host) : DLC_OK;
 }
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "liar",
-    .version = "1",
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = load,
-};
+DLC_PLUGIN("liar", "1", "BSD-2-Clause", features, load);

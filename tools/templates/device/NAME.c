@@ -270,12 +270,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "@NAME@",
-    .version = PLUGIN_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = plugin_load,
-};
+DLC_PLUGIN("@NAME@", PLUGIN_VERSION, "BSD-2-Clause", features, plugin_load);

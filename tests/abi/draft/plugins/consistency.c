@@ -114,12 +114,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "draft-consistency",
-    .version = PLUGIN_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = model_load,
-};
+DLC_PLUGIN("draft-consistency", PLUGIN_VERSION, "BSD-2-Clause", features, model_load);

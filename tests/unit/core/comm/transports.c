@@ -140,12 +140,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "comm-test-transports",
-    .version = "1",
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = load,
-};
+DLC_PLUGIN("comm-test-transports", "1", "BSD-2-Clause", features, load);

@@ -438,8 +438,8 @@ typedef struct dlc_layer_run {
      * comes. */
     uint32_t backward;
 
-    /* backward of a loss: the gradient of the *mean* loss over the samples of the
-     * batch that count, times this. */
+    /* backward of a loss: the gradient of the *mean* loss over the samples that count,
+     * times this: their share of the batch of all ranks. The core accumulates. */
     float loss_scale;
 
     /* Not NULL: multiplies loss_scale; in device memory, read when the work is done. */

@@ -298,6 +298,12 @@ typedef struct dlc_plugin {
 /* The symbol that a plugin defines. */
 extern DLC_EXPORT const dlc_plugin dlc_plugin_v0;
 
+/* Defines it: DLC_PLUGIN("sgd", "1.0", "BSD-2-Clause", features, load); */
+#define DLC_PLUGIN(name, version, license, features, load) \
+    const dlc_plugin dlc_plugin_v0 = { \
+        sizeof(dlc_plugin), DLC_ABI_MINOR, (name), (version), \
+        (license),          (features),    (load)}
+
 #ifdef __cplusplus
 }
 #endif

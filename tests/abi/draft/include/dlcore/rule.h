@@ -267,11 +267,8 @@ extern const unsigned char dlc_rule_image[];
         else \
             DLC_RULE_LOOP(NAME, SLOTS, dlc_rule_gradient) \
     } \
-    static const dlc_rule NAME = {.size = sizeof(dlc_rule), \
-                                  .slots = (SLOTS), \
-                                  .run = NAME##_run, \
-                                  .kernel = #NAME, \
-                                  .image = DLC_RULE_IMAGE}; \
+    static const dlc_rule NAME = {sizeof(dlc_rule), (SLOTS), NAME##_run, #NAME, \
+                                  DLC_RULE_IMAGE}; \
     DLC_RULE_INLINE void NAME##_body(const dlc_rule_step *step, float gradient, \
                                      float *slot, float *weight)
 

@@ -168,12 +168,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-DLC_EXPORT const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "cudnn",
-    .version = DLC_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = load_host,
-};
+DLC_PLUGIN("cudnn", DLC_VERSION, "BSD-2-Clause", features, load_host);
