@@ -21,6 +21,12 @@ typedef struct data_command {
     dlc_data_setup *data; /* the section that is meant */
 } data_command;
 
+/* The options of a command that has no others, and the parser of what all have, which
+ * parsers of more options end with. */
+enum { DATA_KEY_TEST = 0x3ff };
+extern const struct argp_option data_command_options[];
+error_t data_command_parse(int key, char *argument, struct argp_state *state);
+
 /* Opens the setup, without reading samples, and the source of the section. */
 dlc_status data_command_open(data_command *command);
 /* Closes all of it; returns the exit code. */

@@ -13,7 +13,7 @@
 #include "png.h"
 #include "setup/data_source.h"
 
-enum { KEY_TEST = 0x300, KEY_COUNT };
+enum { KEY_COUNT = 0x300 };
 enum { COUNT = 64, COUNT_MOST = 4096, SMALLEST = 96, GAP = 4 };
 
 typedef struct preview_command {
@@ -25,19 +25,13 @@ typedef struct preview_command {
 static const struct argp_option options[] = {
     {"output", 'o', "FILE.png", 0, "the picture", 0},
     {"count", KEY_COUNT, "N", 0, "samples that are drawn (64)", 0},
-    {"test", KEY_TEST, NULL, 0, "the samples of [data.test]", 0},
+    {"test", DATA_KEY_TEST, NULL, 0, "the samples of [data.test]", 0},
     {0}};
 
 static error_t parse(int key, char *argument, struct argp_state *state) {
     preview_command *command = state->input;
     const char *ending;
     switch (key) {
-    case ARGP_KEY_INIT:
-        dlc_tool_share_input(state, &command->data.tool);
-        return 0;
-    case KEY_TEST:
-        command->data.test = 1;
-        return 0;
     case KEY_COUNT:
         command->count = dlc_tool_parse_count("count", argument, COUNT_MOST, state);
         return 0;
@@ -55,7 +49,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
             argp_error(state, "which file is to be written? Give -o FILE.png");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return data_command_parse(key, argument, state);
     }
 }
 

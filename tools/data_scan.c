@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bar.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -16,6 +17,24 @@
 enum { BLOCK = 256 };
 
 /* ---- Opening ----------------------------------------------------------------- */
+
+const struct argp_option data_command_options[] = {
+    {"test", DATA_KEY_TEST, NULL, 0, "the samples of [data.test]", 0}, {0}};
+
+error_t data_command_parse(int key, char *argument, struct argp_state *state) {
+    data_command *command = state->input;
+    (void)argument;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        dlc_tool_share_input(state, &command->tool);
+        return 0;
+    case DATA_KEY_TEST:
+        command->test = 1;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
 
 dlc_status data_command_open(data_command *command) {
     DLC_TRY(dlc_tool_setup(&command->tool, 0, &command->setup));
@@ -125,9 +144,9 @@ int32_t data_scan_threads(void) {
 
 void data_draw_bar(int64_t done, int64_t all, int64_t before, uint64_t begin) {
     double rate = (double)(done - before) / dlc_since(begin);
-    dlc_log_status("%3.0f %%  %lld of %lld samples  %.0f/s  left %.0f s",
-                   100 * (double)done / (double)all, (long long)done, (long long)all,
-                   rate, rate > 0 ? (double)(all - done) / rate : 0);
+    double left = rate > 0 ? (double)(all - done) / rate : 0;
+    dlc_bar_draw((double)done / (double)all, left, "%lld of %lld samples  %.0f/s",
+                 (long long)done, (long long)all, rate);
 }
 
 static dlc_status run_blocks(scanning *s, dlc_thread_pool *pool) {

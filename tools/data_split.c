@@ -42,9 +42,6 @@ static double parse_share(const char *argument, struct argp_state *state) {
 static error_t parse(int key, char *argument, struct argp_state *state) {
     split_command *command = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        dlc_tool_share_input(state, &command->data.tool);
-        return 0;
     case KEY_SHARE:
         command->share = parse_share(argument, state);
         return 0;
@@ -56,7 +53,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
             argp_error(state, "where are the lists to go? Give -o PREFIX");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return data_command_parse(key, argument, state);
     }
 }
 

@@ -8,29 +8,11 @@
 #include "base/memory.h"
 #include "data_commands.h"
 
-enum { KEY_TEST = 0x300, CHANNELS_MOST = 16 };
-
-static const struct argp_option options[] = {
-    {"test", KEY_TEST, NULL, 0, "the samples of [data.test]", 0}, {0}};
-
-static error_t parse(int key, char *argument, struct argp_state *state) {
-    data_command *command = state->input;
-    (void)argument;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        dlc_tool_share_input(state, &command->tool);
-        return 0;
-    case KEY_TEST:
-        command->test = 1;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+enum { CHANNELS_MOST = 16 };
 
 static const struct argp argp = {
-    .options = options,
-    .parser = parse,
+    .options = data_command_options,
+    .parser = data_command_parse,
     .args_doc = "NET.INI",
     .doc =
         "Reads every sample of [data], and shows how many there are of each class, how large "

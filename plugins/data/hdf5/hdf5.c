@@ -192,12 +192,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "hdf5",
-    .version = DLC_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = hdf5_load,
-};
+DLC_PLUGIN("hdf5", DLC_VERSION, "BSD-2-Clause", features, hdf5_load);

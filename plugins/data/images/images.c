@@ -178,8 +178,7 @@ static dlc_status read_file(dlc_source *source, int fd, dlc_sample *sample) {
 static dlc_status read_label(dlc_source *source, const entry *image,
                              dlc_sample *sample) {
     if (!source->several) {
-        sample->value[LABEL].data = &image->label;
-        sample->value[LABEL].bytes = sizeof image->label;
+        label_give(sample, LABEL, &image->label);
         return DLC_OK;
     }
     size_t count = (size_t)source->field[LABEL].classes;
@@ -223,10 +222,8 @@ static const dlc_option options[] = {
     DLC_STRING("classes", NULL,
                "names of the classes in the order of their labels, joined by commas; "
                "default: the folders of the training data, sorted"),
-    DLC_STRING(
-        "endings", "jpg,jpeg,png,webp",
-        "how the names of image files end, in folders; other files are left out"),
-    DLC_BOOL("grey", "false", "images have one channel, the brightness, and not three"),
+    OPTION_ENDINGS(", in folders; other files are left out"),
+    OPTION_GREY,
     DLC_OPTIONS_END,
 };
 
@@ -250,12 +247,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "images",
-    .version = DLC_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = images_load,
-};
+DLC_PLUGIN("images", DLC_VERSION, "BSD-2-Clause", features, images_load);

@@ -267,12 +267,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "lmdb",
-    .version = DLC_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = lmdb_load,
-};
+DLC_PLUGIN("lmdb", DLC_VERSION, "BSD-2-Clause", features, lmdb_load);

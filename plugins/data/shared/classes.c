@@ -4,32 +4,18 @@
 #include <string.h>
 #include <strings.h>
 
-#include "growing.h"
-
-static dlc_status grow(classes *list) {
-    int32_t room = list->room ? 2 * list->room : 64;
-    char **grown = host->alloc((size_t)room * sizeof *grown);
-    if (!grown)
-        return DLC_ERR_NOMEM;
-    if (list->count)
-        memcpy(grown, list->name, (size_t)list->count * sizeof *grown);
-    host->free(list->name);
-    list->name = grown;
-    list->room = room;
-    return DLC_OK;
-}
-
 dlc_status classes_add(classes *to, const char *name, size_t length) {
-    if (to->count == to->room) {
-        dlc_status status = grow(to);
-        if (status != DLC_OK)
-            return status;
-    }
     char *copy = host->alloc(length + 1);
     if (!copy)
         return DLC_ERR_NOMEM;
     memcpy(copy, name, length);
-    to->name[to->count++] = copy;
+    dlc_status status = growing_add(&to->list, &copy, sizeof copy);
+    if (status != DLC_OK) {
+        host->free(copy);
+        return status;
+    }
+    to->name = (char **)(void *)to->list.bytes;
+    to->count++;
     return DLC_OK;
 }
 
@@ -80,7 +66,7 @@ int32_t classes_find(const classes *in, const char *name) {
 void classes_free(classes *of) {
     for (int32_t i = 0; i < of->count; i++)
         host->free(of->name[i]);
-    host->free(of->name);
+    growing_free(&of->list);
     *of = (classes){0};
 }
 
@@ -99,6 +85,13 @@ void fields_make(int grey, const classes *known, int32_t labels, dlc_field field
         .shape = {1, {1}},
         .classes = known->count ? known->count : labels,
         .class_names = known->count ? (const char *const *)known->name : NULL};
+}
+
+void label_give(dlc_sample *sample, int at, const int32_t *label) {
+    if (sample->wanted & 1u << at) {
+        sample->value[at].data = label;
+        sample->value[at].bytes = sizeof *label;
+    }
 }
 
 int name_ends_as(const char *name, const char *endings) {

@@ -5,9 +5,12 @@
 
 #include <dlcore/data.h>
 
+#include "growing.h"
+
 typedef struct classes {
-    char **name; /* owned, as are the names */
-    int32_t count, room;
+    char **name; /* in `list`; owned, as are the names */
+    int32_t count;
+    growing list;
 } classes;
 
 dlc_status classes_add(classes *to, const char *name, size_t length);
@@ -22,6 +25,15 @@ void classes_free(classes *of);
 
 /* The fields of a source of image files: the image, grey or not, and its class. */
 void fields_make(int grey, const classes *known, int32_t labels, dlc_field field[2]);
+/* Gives the class of a sample, its field `at`, if it is wanted. *label outlives the
+ * read. */
+void label_give(dlc_sample *sample, int at, const int32_t *label);
+
+/* Options that these sources have alike. */
+#define OPTION_ENDINGS(where) \
+    DLC_STRING("endings", "jpg,jpeg,png,webp", "how the names of image files end" where)
+#define OPTION_GREY \
+    DLC_BOOL("grey", "false", "images have one channel, the brightness, and not three")
 
 /* Is what follows the last dot of a name one of some endings, such as "jpg, png"? */
 int name_ends_as(const char *name, const char *endings);

@@ -18,11 +18,12 @@
 #include "../shared/classes.h"
 #include "archive.h"
 
-enum { IMAGE, LABEL, FIELDS };
 #define LABEL_MOST 100000000
 #define LABEL_TEXT 16
 
 const dlc_host *host;
+
+enum { IMAGE, LABEL, FIELDS };
 
 /* Where the image of a sample is. */
 typedef struct entry {
@@ -292,10 +293,7 @@ static void read_ahead(dlc_source *source, const entry *at) {
 
 static dlc_status tar_read_sample(dlc_source *source, dlc_sample *sample) {
     const entry *at = entry_at(source, sample->index);
-    if (sample->wanted & 1u << LABEL) {
-        sample->value[LABEL].data = &at->label;
-        sample->value[LABEL].bytes = sizeof at->label;
-    }
+    label_give(sample, LABEL, &at->label);
     if (!(sample->wanted & 1u << IMAGE))
         return DLC_OK;
     void *to = sample->memory(sample, IMAGE, (uint64_t)at->bytes);
@@ -313,12 +311,12 @@ static const dlc_option options[] = {
         "classes", NULL,
         "names of the classes in the order of their labels, joined by commas; "
         "default: those of the training data, or of classes.txt beside the shards"),
-    DLC_STRING("endings", "jpg,jpeg,png,webp", "how the names of image files end"),
+    OPTION_ENDINGS(""),
     DLC_BYTES(
         "readahead", "0", 0, 1 << 30,
         "with shuffle_window, on disks that seek slowly: the part of a shard that "
         "is read at once, such as 16M; 0: one sample"),
-    DLC_BOOL("grey", "false", "images have one channel, the brightness, and not three"),
+    OPTION_GREY,
     DLC_OPTIONS_END,
 };
 
@@ -342,12 +340,4 @@ static const dlc_feature features[] = {
     DLC_FEATURES_END,
 };
 
-const dlc_plugin dlc_plugin_v0 = {
-    .size = sizeof(dlc_plugin),
-    .abi_minor = DLC_ABI_MINOR,
-    .name = "tar",
-    .version = DLC_VERSION,
-    .license = "BSD-2-Clause",
-    .features = features,
-    .load = tar_load,
-};
+DLC_PLUGIN("tar", DLC_VERSION, "BSD-2-Clause", features, tar_load);
