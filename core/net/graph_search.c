@@ -10,21 +10,16 @@ static int is_tested(const dlc_graph_layer *layer) {
     return (layer->phases & DLC_PHASE_TEST) != 0;
 }
 
-static dlc_status fail_unknown(const dlc_graph *graph, const char *name) {
+void dlc_graph_suggest(const dlc_graph *graph, unsigned phases, const char *name,
+                       dlc_text *advice) {
     const char **names = dlc_alloc((size_t)graph->layers, sizeof *names);
-    dlc_text advice = {0};
     size_t count = 0;
     for (int32_t i = 0; names && i < graph->layers; i++)
-        if (is_tested(&graph->layer[i]))
+        if ((graph->layer[i].phases & phases) == phases)
             names[count++] = graph->layer[i].name;
     if (names)
-        dlc_suggest(&advice, name, names, count);
-    dlc_status status = dlc_fail(DLC_ERR_CONFIG,
-                                 "the net has no layer '%s' in a test%s", name,
-                                 dlc_text_string(&advice));
-    dlc_text_free(&advice);
+        dlc_suggest(advice, name, names, count);
     dlc_free(names);
-    return status;
 }
 
 dlc_status dlc_graph_find_layer(const dlc_graph *graph, const char *name,
@@ -35,7 +30,13 @@ dlc_status dlc_graph_find_layer(const dlc_graph *graph, const char *name,
             return DLC_OK;
         }
     }
-    return fail_unknown(graph, name);
+    dlc_text advice = {0};
+    dlc_graph_suggest(graph, DLC_PHASE_TEST, name, &advice);
+    dlc_status status = dlc_fail(DLC_ERR_CONFIG,
+                                 "the net has no layer '%s' in a test%s", name,
+                                 dlc_text_string(&advice));
+    dlc_text_free(&advice);
+    return status;
 }
 
 /* Does the layer classify by an output of a layer that the test net has? */

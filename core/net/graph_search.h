@@ -3,12 +3,16 @@
 #ifndef DLC_NET_GRAPH_SEARCH_H
 #define DLC_NET_GRAPH_SEARCH_H
 
+#include "base/text.h"
 #include "net/graph.h"
 
 /* The first output of the layer of this name, in the test net. DLC_ERR_CONFIG if there
  * is none. */
 dlc_status dlc_graph_find_layer(const dlc_graph *graph, const char *name,
                                 dlc_graph_input *output);
+/* Appends what an unknown layer's name may mean, of those in all of `phases`. */
+void dlc_graph_suggest(const dlc_graph *graph, unsigned phases, const char *name,
+                       dlc_text *advice);
 /* What the last layer for classification in the test net (DLC_LAYER_CLASSIFIES) reads,
  * a loss rather than a metric. DLC_ERR_CONFIG if there is none. */
 dlc_status dlc_graph_find_scores(const dlc_graph *graph, dlc_graph_input *output);

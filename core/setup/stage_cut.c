@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/suggest.h"
+#include "net/graph_search.h"
 
 void dlc_stage_cut_free(dlc_stage_cut *cut) {
     dlc_free(cut->first);
@@ -30,19 +30,14 @@ static int32_t find_first(const dlc_setup *setup, const char *name, size_t lengt
 }
 
 static dlc_status unknown(const dlc_setup *setup, const char *name, size_t length) {
-    const dlc_graph *graph = setup->graph;
-    const char **names = dlc_alloc((size_t)graph->layers, sizeof *names);
-    char *word = dlc_format("%.*s", (int)length, name);
-    const char *nearest = NULL;
-    for (int32_t i = 0; names && i < graph->layers; i++)
-        names[i] = graph->layer[i].name;
-    if (names && word)
-        nearest = dlc_nearest(word, names, (size_t)graph->layers);
-    dlc_status status = dlc_fail(
-        DLC_ERR_CONFIG, "pipeline: there is no layer '%s'%s%s%s", word ? word : "",
-        nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    char *word = dlc_strndup(name, length);
+    dlc_text advice = {0};
+    if (word)
+        dlc_graph_suggest(setup->graph, 0, word, &advice);
+    dlc_status status = dlc_fail(DLC_ERR_CONFIG, "pipeline: there is no layer '%.*s'%s",
+                                 (int)length, name, dlc_text_string(&advice));
+    dlc_text_free(&advice);
     dlc_free(word);
-    dlc_free(names);
     return status;
 }
 
