@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/status.h"
 #include "training_fixture.h"
 
@@ -28,8 +27,7 @@ static void converges(suite_run *run) {
     training_fixture f;
     training_fixture_begin(run, &f);
     double before = training_fixture_distance(&f);
-    for (int64_t i = 0; i < (int64_t)10 * TRAINING_STEPS; i++)
-        training_fixture_step(&f, i);
+    training_fixture_run(&f, 0, (int64_t)10 * TRAINING_STEPS);
     double after = training_fixture_distance(&f);
     if (!isfinite(after) || after > before / 10)
         suite_fail(run,
@@ -44,8 +42,7 @@ static void leaves_the_rest(suite_run *run) {
     const size_t last = training_offsets[TRAINING_SEGMENTS - 1];
     training_fixture_begin(run, &f);
     memcpy(frozen, f.weights + last, sizeof frozen);
-    for (int64_t i = 0; i < TRAINING_STEPS; i++)
-        training_fixture_step(&f, i);
+    training_fixture_run(&f, 0, TRAINING_STEPS);
     for (size_t i = 0; i < TRAINING_COUNT; i++)
         if (!training_fixture_is_parameter(i) && f.weights[i] != 0)
             suite_fail(run, "it updates the control words, or the padding between "
@@ -70,18 +67,6 @@ static void exchanges_control_words(suite_run *run) {
     if (seen < TRAINING_STEPS / 2)
         suite_fail(run, "of %d requests in the control words %d arrived",
                    TRAINING_STEPS, seen);
-}
-
-static void repeats_itself(suite_run *run) {
-    training_fixture a, b;
-    training_fixture_begin(run, &a);
-    training_fixture_begin(run, &b);
-    for (int64_t i = 0; i < TRAINING_STEPS; i++) {
-        training_fixture_step(&a, i);
-        training_fixture_step(&b, i);
-    }
-    if (!suite_same(a.weights, b.weights, TRAINING_COUNT))
-        suite_fail(run, "two runs from the same weights give different weights");
 }
 
 /* A model that moves gradients by itself uses no exchange. */
@@ -125,50 +110,6 @@ static void waits_before_it_updates(suite_run *run) {
         }
         training_fixture_finish(&f, i);
     }
-}
-
-/* ---- Resuming --------------------------------------------------------------- */
-
-static void carry_blob(const training_fixture *from, training_fixture *to) {
-    suite_run *run = from->run;
-    size_t bytes = 0;
-    if (!DLC_CAN(from->ops, save))
-        return;
-    suite_must(run, from->ops->save(from->model, NULL, &bytes),
-               "save (number of bytes)");
-    unsigned char *blob = dlc_alloc(bytes + 1, 1);
-    if (!blob)
-        suite_skip(run, "out of memory");
-    blob[bytes] = 0xa5;
-    suite_must(run, from->ops->save(from->model, blob, &bytes), "save");
-    if (blob[bytes] != 0xa5)
-        suite_fail(run, "save writes more bytes than it reported");
-    suite_must(run, to->ops->load(to->model, blob, bytes), "load of a saved state");
-}
-
-static void resumes(suite_run *run) {
-    enum { HALF = TRAINING_STEPS / 2 };
-    training_fixture whole, first, second;
-    training_fixture_begin(run, &whole);
-    training_fixture_begin(run, &first);
-    for (int64_t i = 0; i < TRAINING_STEPS; i++) {
-        training_fixture_step(&whole, i);
-        if (i == HALF - 1)
-            suite_must(run, whole.ops->synchronize(whole.model, HALF), "synchronize");
-    }
-    for (int64_t i = 0; i < HALF; i++)
-        training_fixture_step(&first, i);
-    suite_must(run, first.ops->synchronize(first.model, HALF), "synchronize");
-    training_fixture_open(run, &second);
-    training_fixture_carry_over(&first, &second);
-    suite_must(run, training_fixture_create(&second, HALF), "create");
-    carry_blob(&first, &second);
-    for (int64_t i = HALF; i < TRAINING_STEPS; i++)
-        training_fixture_step(&second, i);
-    if (!suite_same(whole.weights, second.weights, TRAINING_COUNT))
-        suite_fail(run,
-                   "a run that is saved and resumed gives other weights than a run "
-                   "without interruption");
 }
 
 static void refuses_damage(suite_run *run) {
@@ -230,8 +171,8 @@ const suite_check suite_consistency_checks[] = {
           exchanges_every_bucket),
     CHECK("consistency.order", "weights change only after their gradients are reduced",
           waits_before_it_updates),
-    CHECK("consistency.repeats", "training is bitwise reproducible", repeats_itself),
-    CHECK("consistency.resume", "a resumed run is bitwise identical", resumes),
+    CHECK("consistency.repeats", "training is bitwise reproducible", training_repeats),
+    CHECK("consistency.resume", "a resumed run is bitwise identical", training_resumes),
     CHECK("consistency.damage", "load rejects a damaged state", refuses_damage),
     CHECK("consistency.deferred_update", "update is bitwise identical to finish",
           defers_updates),

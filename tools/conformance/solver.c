@@ -220,38 +220,6 @@ static void converges(suite_run *run) {
                    before, after, 10 * TRAINING_STEPS);
 }
 
-static void repeats_itself(suite_run *run) {
-    training_fixture a, b;
-    training_fixture_begin(run, &a);
-    training_fixture_begin(run, &b);
-    for (int64_t i = 0; i < TRAINING_STEPS; i++) {
-        training_fixture_step(&a, i);
-        training_fixture_step(&b, i);
-    }
-    if (!suite_same(a.weights, b.weights, TRAINING_COUNT))
-        suite_fail(run, "two runs from the same weights give different weights");
-}
-
-static void resumes(suite_run *run) {
-    enum { HALF = TRAINING_STEPS / 2 };
-    training_fixture whole, first, second;
-    training_fixture_begin(run, &whole);
-    training_fixture_begin(run, &first);
-    for (int64_t i = 0; i < TRAINING_STEPS; i++)
-        training_fixture_step(&whole, i);
-    for (int64_t i = 0; i < HALF; i++)
-        training_fixture_step(&first, i);
-    training_fixture_open(run, &second);
-    training_fixture_carry_over(&first, &second);
-    suite_must(run, training_fixture_create(&second, HALF), "create");
-    for (int64_t i = HALF; i < TRAINING_STEPS; i++)
-        training_fixture_step(&second, i);
-    if (!suite_same(whole.weights, second.weights, TRAINING_COUNT))
-        suite_fail(run,
-                   "a run that is saved and resumed gives other weights than a run "
-                   "without interruption; are all slots that it needs saved?");
-}
-
 #define CHECK(name, promise, run) \
     { name, promise, DLC_KIND_SOLVER, 0, SUITE_LOADED, 30, run }
 
@@ -266,7 +234,7 @@ const suite_check suite_solver_checks[] = {
     CHECK("solver.nan", "NaN in a gradient stays in its element", survives_nan),
     CHECK("solver.padding", "a weight of 0 without a gradient stays 0", keeps_padding),
     CHECK("solver.converges", "it minimizes a quadratic function", converges),
-    CHECK("solver.repeats", "training is bitwise reproducible", repeats_itself),
-    CHECK("solver.resume", "a resumed run is bitwise identical", resumes),
+    CHECK("solver.repeats", "training is bitwise reproducible", training_repeats),
+    CHECK("solver.resume", "a resumed run is bitwise identical", training_resumes),
     {.name = NULL},
 };

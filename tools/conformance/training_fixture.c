@@ -4,11 +4,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "solver/synchronous.h"
 
 const size_t training_offsets[TRAINING_SEGMENTS] = {0, 256, 512, 768, 1024};
-const size_t training_counts[TRAINING_SEGMENTS] = {40, 7, 100, 31, 16};
+static const size_t training_counts[TRAINING_SEGMENTS] = {40, 7, 100, 31, 16};
 const size_t training_borders[TRAINING_BUCKETS + 1] = {0, 550, 1024, TRAINING_COUNT};
 
 /* ---- A solver, for checks of models --------------------------------------------- */
@@ -212,6 +213,11 @@ void training_fixture_step(training_fixture *f, int64_t iteration) {
     training_fixture_finish(f, iteration);
 }
 
+void training_fixture_run(training_fixture *f, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++)
+        training_fixture_step(f, i);
+}
+
 /* ---- Looking at the result -------------------------------------------------- */
 
 double training_fixture_distance(const training_fixture *f) {
@@ -222,17 +228,70 @@ double training_fixture_distance(const training_fixture *f) {
     return sqrt(sum);
 }
 
-void training_fixture_carry_over(const training_fixture *from, training_fixture *to) {
-    memcpy(to->weights, from->weights, TRAINING_COUNT * sizeof(float));
-    for (int32_t i = 0; i < from->solver.slots; i++)
-        if (dlc_solver_saves(&from->solver, i))
-            memcpy(to->slots[i], from->slots[i], TRAINING_COUNT * sizeof(float));
-}
-
 int training_fixture_is_parameter(size_t element) {
     for (int i = 0; i < TRAINING_SEGMENTS; i++)
         if (element >= training_offsets[i] &&
             element < training_offsets[i] + training_counts[i])
             return 1;
     return 0;
+}
+
+/* ---- Checks of solvers and of consistency models ----------------------------- */
+
+void training_repeats(suite_run *run) {
+    training_fixture a, b;
+    training_fixture_begin(run, &a);
+    training_fixture_begin(run, &b);
+    for (int64_t i = 0; i < TRAINING_STEPS; i++) {
+        training_fixture_step(&a, i);
+        training_fixture_step(&b, i);
+    }
+    if (!suite_same(a.weights, b.weights, TRAINING_COUNT))
+        suite_fail(run, "two runs from the same weights give different weights");
+}
+
+/* Copies weights and saved slots, as a checkpoint does. */
+static void carry_over(const training_fixture *from, training_fixture *to) {
+    memcpy(to->weights, from->weights, TRAINING_COUNT * sizeof(float));
+    for (int32_t i = 0; i < from->solver.slots; i++)
+        if (dlc_solver_saves(&from->solver, i))
+            memcpy(to->slots[i], from->slots[i], TRAINING_COUNT * sizeof(float));
+}
+
+static void carry_blob(const training_fixture *from, training_fixture *to) {
+    suite_run *run = from->run;
+    size_t bytes = 0;
+    if (!DLC_CAN(from->ops, save))
+        return;
+    suite_must(run, from->ops->save(from->model, NULL, &bytes),
+               "save (number of bytes)");
+    unsigned char *blob = dlc_alloc(bytes + 1, 1);
+    if (!blob)
+        suite_skip(run, "out of memory");
+    blob[bytes] = 0xa5;
+    suite_must(run, from->ops->save(from->model, blob, &bytes), "save");
+    if (blob[bytes] != 0xa5)
+        suite_fail(run, "save writes more bytes than it reported");
+    suite_must(run, to->ops->load(to->model, blob, bytes), "load of a saved state");
+}
+
+void training_resumes(suite_run *run) {
+    enum { HALF = TRAINING_STEPS / 2 };
+    training_fixture whole, first, second;
+    training_fixture_begin(run, &whole);
+    training_fixture_begin(run, &first);
+    training_fixture_run(&whole, 0, HALF);
+    suite_must(run, whole.ops->synchronize(whole.model, HALF), "synchronize");
+    training_fixture_run(&whole, HALF, TRAINING_STEPS);
+    training_fixture_run(&first, 0, HALF);
+    suite_must(run, first.ops->synchronize(first.model, HALF), "synchronize");
+    training_fixture_open(run, &second);
+    carry_over(&first, &second);
+    suite_must(run, training_fixture_create(&second, HALF), "create");
+    carry_blob(&first, &second);
+    training_fixture_run(&second, HALF, TRAINING_STEPS);
+    if (!suite_same(whole.weights, second.weights, TRAINING_COUNT))
+        suite_fail(run,
+                   "a run that is saved and resumed gives other weights than a run "
+                   "without interruption; is all state that it needs saved?");
 }

@@ -21,7 +21,6 @@ enum {
  * has lr_mult 0. One border is in the middle of a segment; the last bucket has the
  * control words. */
 extern const size_t training_offsets[TRAINING_SEGMENTS];
-extern const size_t training_counts[TRAINING_SEGMENTS];
 extern const size_t training_borders[TRAINING_BUCKETS + 1];
 
 typedef struct training_fixture {
@@ -57,14 +56,18 @@ void training_fixture_begin(suite_run *run, training_fixture *fixture);
 void training_fixture_backward(training_fixture *fixture, int64_t iteration);
 void training_fixture_finish(training_fixture *fixture, int64_t iteration);
 void training_fixture_step(training_fixture *fixture, int64_t iteration);
+/* Iterations begin .. end - 1. */
+void training_fixture_run(training_fixture *fixture, int64_t begin, int64_t end);
 
 /* The distance of all weights that are updated to the goal. */
 double training_fixture_distance(const training_fixture *fixture);
 
-/* Copies weights and saved slots, as a checkpoint does. */
-void training_fixture_carry_over(const training_fixture *from, training_fixture *to);
-
 /* Is it an element of a segment? */
 int training_fixture_is_parameter(size_t element);
+
+/* Checks of solvers and of consistency models alike: two runs give the same weights,
+ * and so does one that is saved and resumed. */
+void training_repeats(suite_run *run);
+void training_resumes(suite_run *run);
 
 #endif
