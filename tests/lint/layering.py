@@ -276,9 +276,10 @@ def check_names(path, text, names):
                       "...")
 
 
-# Below the solvers nobody knows a rule: devices, transports and the exchange run what
+# Nobody but solvers knows a rule: devices, transports, the exchange and all else run what
 # they are given.
-RULE_FREE = ("plugins/devices/", "plugins/transport/", "core/comm/", "core/plan/")
+RULE_FREE = ("plugins/devices/", "plugins/transport/", "plugins/consistency/", "core/comm/", "core/net/",
+             "core/parallel/", "core/plan/", "core/session/", "core/train/")
 RULE_WORDS = re.compile(r"(?i)(?<![a-z])(momentum|velocity|nesterov|dampening|beta_?[12]"
                         r"|second_moment)(?![a-z])")
 
