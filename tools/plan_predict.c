@@ -18,7 +18,8 @@ void plan_layers_speed(dlc_plan_layer *layer, size_t layers, double speed) {
     }
 }
 
-dlc_plan_cluster plan_part(const dlc_plan_cluster *cluster, int32_t ranks) {
+/* A part of the cluster with so many ranks, filling machine by machine. */
+static dlc_plan_cluster plan_part(const dlc_plan_cluster *cluster, int32_t ranks) {
     dlc_plan_cluster part = *cluster;
     if (ranks < cluster->ranks_per_node)
         part.ranks_per_node = ranks;

@@ -73,7 +73,4 @@ void plan_prediction_free(plan_prediction *prediction);
 /* Makes layers `speed` times as fast. */
 void plan_layers_speed(dlc_plan_layer *layer, size_t layers, double speed);
 
-/* A part of the cluster with so many ranks, filling machine by machine. */
-dlc_plan_cluster plan_part(const dlc_plan_cluster *cluster, int32_t ranks);
-
 #endif

@@ -38,7 +38,10 @@ void dlc_thread_request_short_slices(void) {
     (void)syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
-void dlc_signals_block(sigset_t *before) {
+/* A thread started while signals are blocked receives none: otherwise it could receive
+ * a signal that this process waits for with all of its own threads blocked, and it
+ * would be lost. Faults stay unblocked, since libraries probe the CPU with them. */
+static void block_signals(sigset_t *before) {
     static const int own[] = {SIGILL, SIGFPE, SIGSEGV, SIGBUS, SIGTRAP};
     sigset_t others;
     (void)sigfillset(&others);
@@ -47,7 +50,7 @@ void dlc_signals_block(sigset_t *before) {
     (void)pthread_sigmask(SIG_BLOCK, &others, before);
 }
 
-void dlc_signals_unblock(const sigset_t *before) {
+static void unblock_signals(const sigset_t *before) {
     (void)pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
@@ -61,7 +64,7 @@ static void *wait_for_signals(void *context) {
 
 void dlc_signals_guard_begin(dlc_signal_guard *guard) {
     guard->has_thread = 0;
-    dlc_signals_block(&guard->before);
+    block_signals(&guard->before);
     if (sigismember(&guard->before, SIGTERM) && sigismember(&guard->before, SIGINT))
         return;
     (void)sem_init(&guard->end, 0, 0);
@@ -74,7 +77,7 @@ void dlc_signals_guard_end(dlc_signal_guard *guard) {
         (void)sem_post(&guard->end);
         (void)pthread_join(guard->thread, NULL);
     }
-    dlc_signals_unblock(&guard->before);
+    unblock_signals(&guard->before);
 }
 
 static void *begin(void *context) {
@@ -93,9 +96,9 @@ dlc_status dlc_thread_start(pthread_t *thread, const char *name, void *(*main)(v
     *s = (start){.main = main, .context = context};
     (void)snprintf(s->name, sizeof s->name, "%s", name);
 
-    dlc_signals_block(&before);
+    block_signals(&before);
     int error = pthread_create(thread, NULL, begin, s);
-    dlc_signals_unblock(&before);
+    unblock_signals(&before);
     if (error == 0)
         return DLC_OK;
     dlc_free(s);

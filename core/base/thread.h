@@ -9,13 +9,7 @@
 
 #include "base/status.h"
 
-/* Threads started between these two calls receive no signals: otherwise one could
- * receive a signal that this process waits for with all of its own threads blocked, and
- * it would be lost. Faults stay unblocked, since libraries probe the CPU with them. */
-void dlc_signals_block(sigset_t *before);
-void dlc_signals_unblock(const sigset_t *before);
-
-/* Blocks signals in the same way around a call that may never return (the code of a
+/* Blocks signals around a call that may never return (the code of a
  * plugin while it is loaded): SIGINT and SIGTERM, unless they were blocked before, are
  * delivered to a helper thread and act on the process as before. Between begin and end
  * the caller may not fork. Without memory for the thread they stay pending until the

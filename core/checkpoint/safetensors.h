@@ -61,7 +61,6 @@ void dlc_safetensors_close(dlc_safetensors *file); /* NULL allowed */
 
 /* Everything that the calls below return is valid until the file is closed. */
 const char *dlc_safetensors_path(const dlc_safetensors *file);
-int dlc_safetensors_has_checksum(const dlc_safetensors *file); /* ours, and intact */
 size_t dlc_safetensors_count(const dlc_safetensors *file);
 /* In the order of their bytes, without data; `index` must be below the count. */
 const dlc_safetensor *dlc_safetensors_at(const dlc_safetensors *file, size_t index);

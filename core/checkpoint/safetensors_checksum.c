@@ -133,6 +133,7 @@ dlc_status dlc_safetensors_verify(dlc_safetensors *file) {
     if (!is_our_own(file))
         return DLC_OK;
     char *digits = find_digits(file);
+    int is_right = 0;
     if (digits) {
         uint64_t sum;
         char found[DIGITS + 1];
@@ -141,9 +142,9 @@ dlc_status dlc_safetensors_verify(dlc_safetensors *file) {
         DLC_TRY(check_holes(file));
         DLC_TRY(hash_file(file, digits, &sum));
         snprintf(found, sizeof found, "%016" PRIx64, sum);
-        file->has_checksum = strcmp(found, stored) == 0;
+        is_right = strcmp(found, stored) == 0;
     }
-    if (!file->has_checksum)
+    if (!is_right)
         return dlc_fail(DLC_ERR_DATA,
                         "%s: the checksum in it doesn't match its contents: the file "
                         "was damaged or edited",

@@ -25,7 +25,6 @@ struct dlc_safetensors {
     uint64_t header_length;
     uint64_t data_bytes;
     int fd; /* tensors are read from it on request */
-    int has_checksum;
 };
 
 /* Reads exactly `bytes`. DLC_ERR_DATA if the file ends before, DLC_ERR_IO if the system

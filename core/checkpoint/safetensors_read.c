@@ -297,10 +297,6 @@ const char *dlc_safetensors_path(const dlc_safetensors *file) {
     return file->path;
 }
 
-int dlc_safetensors_has_checksum(const dlc_safetensors *file) {
-    return file->has_checksum;
-}
-
 size_t dlc_safetensors_count(const dlc_safetensors *file) {
     return file->count;
 }

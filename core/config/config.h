@@ -116,10 +116,8 @@ const char *dlc_config_name(const dlc_config *config);
 const dlc_section *dlc_config_find(const dlc_config *config, const char *name);
 
 /* Iterates over the sections in the order of the file: `after` NULL starts, NULL ends.
- * next_layer skips the reserved ones. */
+ */
 const dlc_section *dlc_config_next(const dlc_config *config, const dlc_section *after);
-const dlc_section *dlc_config_next_layer(const dlc_config *config,
-                                         const dlc_section *after);
 
 const char *dlc_section_name(const dlc_section *section);
 int dlc_section_line(const dlc_section *section);

@@ -167,14 +167,6 @@ const dlc_section *dlc_config_next(const dlc_config *config, const dlc_section *
     return next < config->count ? &config->sections[next] : NULL;
 }
 
-const dlc_section *dlc_config_next_layer(const dlc_config *config,
-                                         const dlc_section *after) {
-    do
-        after = dlc_config_next(config, after);
-    while (after && after->reserved);
-    return after;
-}
-
 const char *dlc_section_name(const dlc_section *section) {
     return section->name;
 }

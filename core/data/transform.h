@@ -108,8 +108,6 @@ dlc_status dlc_transforms_mask_shape(const dlc_transforms *list, const dlc_shape
 
 /* Does the list give every sample of this shape as it is, but for `normalize`? */
 int dlc_transforms_keep(const dlc_transforms *list);
-/* Is anything drawn? */
-int dlc_transforms_draw(const dlc_transforms *list);
 
 /* What `normalize` does to a channel: (value - mean) * scale; without it 0 and 1. */
 float dlc_transforms_mean(const dlc_transforms *list, int64_t channel);

@@ -15,14 +15,13 @@
 /* What is true of a kind of transform. */
 enum {
     DLC_TRANSFORM_ANY = 1u << 0,      /* takes any type and number of channels */
-    DLC_TRANSFORM_RANDOM = 1u << 1,   /* draws */
-    DLC_TRANSFORM_SCALABLE = 1u << 2, /* does the same to an image decoded smaller */
+    DLC_TRANSFORM_SCALABLE = 1u << 1, /* does the same to an image decoded smaller */
     DLC_TRANSFORM_RESAMPLE = 1u
-                             << 3, /* makes up for a scale: what follows has scale 1 */
-    DLC_TRANSFORM_COLOR = 1u << 4, /* takes 1 or 3 channels */
-    DLC_TRANSFORM_LAST = 1u << 5,  /* must end the list */
-    DLC_TRANSFORM_MOVES = 1u << 6, /* moves pixels, so masks follow */
-    DLC_TRANSFORM_SIZED = 1u << 7, /* options are size, height, width, ...; two numbers
+                             << 2, /* makes up for a scale: what follows has scale 1 */
+    DLC_TRANSFORM_COLOR = 1u << 3, /* takes 1 or 3 channels */
+    DLC_TRANSFORM_LAST = 1u << 4,  /* must end the list */
+    DLC_TRANSFORM_MOVES = 1u << 5, /* moves pixels, so masks follow */
+    DLC_TRANSFORM_SIZED = 1u << 6, /* options are size, height, width, ...; two numbers
                                       without names are height and width */
 };
 

@@ -19,13 +19,6 @@ int dlc_transforms_keep(const dlc_transforms *list) {
     return keep;
 }
 
-int dlc_transforms_draw(const dlc_transforms *list) {
-    int draw = 0;
-    for (int32_t i = 0; i < list->count; i++)
-        draw = draw || (list->step[i].kind->flags & DLC_TRANSFORM_RANDOM);
-    return draw;
-}
-
 /* ---- Help for transforms ----------------------------------------------------- */
 
 dlc_status dlc_bounds_check(const dlc_transform_step *step, int option) {

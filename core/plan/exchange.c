@@ -3,12 +3,6 @@
 
 #include <math.h>
 
-const char *dlc_plan_algorithm_text(dlc_plan_algorithm algorithm) {
-    static const char *const text[DLC_PLAN_ALGORITHMS] = {"direct", "ring", "tree",
-                                                          "server"};
-    return algorithm < DLC_PLAN_ALGORITHMS ? text[algorithm] : "?";
-}
-
 const char *dlc_plan_overlap_text(dlc_plan_overlap overlap) {
     static const char *const text[] = {"none",    "backward", "forward",
                                        "sharded", "fused",    "best"};

@@ -18,9 +18,6 @@ typedef enum dlc_plan_algorithm {
     DLC_PLAN_ALGORITHMS
 } dlc_plan_algorithm;
 
-const char *
-dlc_plan_algorithm_text(dlc_plan_algorithm algorithm); /* "direct", "ring", ... */
-
 /* Seconds of an all-reduce of `bytes` over all ranks, without overlap. */
 double dlc_plan_all_reduce(const dlc_plan_cluster *cluster,
                            dlc_plan_algorithm algorithm, double bytes);

@@ -189,7 +189,8 @@ int dlc_stat_same_bytes(const struct stat *a, const struct stat *b) {
            a->st_size == b->st_size && same_time(&a->st_mtim, &b->st_mtim);
 }
 
-int dlc_stat_same(const struct stat *a, const struct stat *b) {
+/* Whether two stats describe the same, unchanged file. */
+static int is_same(const struct stat *a, const struct stat *b) {
     return dlc_stat_same_bytes(a, b) && same_time(&a->st_ctim, &b->st_ctim);
 }
 
@@ -197,7 +198,7 @@ const dlc_cached *dlc_cache_find(const dlc_cache *cache, const char *path,
                                  const struct stat *info) {
     for (size_t i = 0; i < cache->files; i++)
         if (!strcmp(cache->file[i].path, path))
-            return dlc_stat_same(&cache->file[i].info, info) ? &cache->file[i] : NULL;
+            return is_same(&cache->file[i].info, info) ? &cache->file[i] : NULL;
     return NULL;
 }
 
@@ -210,7 +211,7 @@ static int is_other(const dlc_cached *old, const dlc_cached *file, size_t files)
     for (size_t i = 0; i < files; i++)
         if (!strcmp(file[i].path, old->path))
             return 0;
-    return stat(old->path, &now) == 0 && dlc_stat_same(&now, &old->info);
+    return stat(old->path, &now) == 0 && is_same(&now, &old->info);
 }
 
 static void pack_all(const dlc_cached *file, size_t files, const dlc_cache *before,

@@ -38,9 +38,7 @@ dlc_status dlc_cache_write(const dlc_cached *file, size_t files,
 void dlc_cache_drop(void);
 void dlc_cache_free(dlc_cache *cache);
 
-/* Whether two stats describe the same, unchanged file. */
-int dlc_stat_same(const struct stat *a, const struct stat *b);
-/* Whether they describe the same file with the same contents; its name or mode may
+/* Whether two stats describe the same file with the same contents; its name or mode may
  * differ. */
 int dlc_stat_same_bytes(const struct stat *a, const struct stat *b);
 

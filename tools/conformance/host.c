@@ -66,7 +66,7 @@ static char *map_guarded_page(suite_run *run, size_t page) {
     return pages;
 }
 
-const dlc_host *suite_host(suite_run *run) {
+static const dlc_host *suite_host(suite_run *run) {
     static char *end;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (!end) {

@@ -6,10 +6,8 @@
 
 #include "suite.h"
 
-/* The table. A plugin that reads beyond its end is killed by SIGSEGV. */
-const dlc_host *suite_host(suite_run *run);
-
-/* Calls the plugin's load; DLC_OK if it has none. */
+/* Calls the plugin's load with the table; DLC_OK if it has none. A plugin that reads
+ * beyond the table's end is killed by SIGSEGV. */
 dlc_status suite_load(suite_run *run);
 
 /* Number of allocations that have not been freed yet. */

@@ -167,8 +167,18 @@ static void take_memory(layer_fixture *f, layer_memory *m) {
     m->scratch = guarded(f, f->prepared.scratch_bytes);
 }
 
-dlc_status layer_fixture_open(suite_run *run, dlc_phase phase,
-                              const layer_inputs *inputs, layer_fixture *f) {
+static void close_fixture(layer_fixture *f) {
+    f->ops->destroy(f->layer);
+    f->ops->family->close(f->family);
+    device_fixture_close(&f->device);
+    f->layer = NULL;
+    f->family = NULL;
+}
+
+/* Creates and prepares the layer. Returns DLC_ERR_CONFIG or DLC_ERR_UNSUPPORTED if it
+ * does not accept these inputs; any other error fails the check. */
+static dlc_status open_fixture(suite_run *run, dlc_phase phase,
+                               const layer_inputs *inputs, layer_fixture *f) {
     *f = (layer_fixture){.run = run, .ops = run->feature->ops, .phase = phase};
     device_fixture_open(run, &f->device);
     open_group(f);
@@ -179,7 +189,7 @@ dlc_status layer_fixture_open(suite_run *run, dlc_phase phase,
     if (status == DLC_ERR_CONFIG || status == DLC_ERR_UNSUPPORTED) {
         if (!*dlc_detail())
             suite_fail(run, "it rejects inputs without a detail sentence");
-        layer_fixture_close(f);
+        close_fixture(f);
         return status;
     }
     suite_must(run, status, "create or infer");
@@ -191,14 +201,6 @@ dlc_status layer_fixture_open(suite_run *run, dlc_phase phase,
     f->memory = &f->bank[0];
     f->iteration = FIRST_ITERATION;
     return DLC_OK;
-}
-
-void layer_fixture_close(layer_fixture *f) {
-    f->ops->destroy(f->layer);
-    f->ops->family->close(f->family);
-    device_fixture_close(&f->device);
-    f->layer = NULL;
-    f->family = NULL;
 }
 
 /* ---- Values ----------------------------------------------------------------- */
@@ -254,10 +256,10 @@ void layer_over_grid(suite_run *run, dlc_phase phase, layer_visitor *visit) {
             layer_inputs inputs;
             layer_fixture f;
             make_inputs(kind, &grid[shape], &inputs);
-            if (layer_fixture_open(run, phase, &inputs, &f) != DLC_OK)
+            if (open_fixture(run, phase, &inputs, &f) != DLC_OK)
                 continue;
             visit(&f);
-            layer_fixture_close(&f);
+            close_fixture(&f);
             taken++;
         }
     if (!taken)

@@ -79,12 +79,6 @@ typedef struct layer_fixture {
     dlc_layer_group group;
 } layer_fixture;
 
-/* Creates and prepares the layer. Returns DLC_ERR_CONFIG or DLC_ERR_UNSUPPORTED if it
- * does not accept these inputs; any other error fails the check. */
-dlc_status layer_fixture_open(suite_run *run, dlc_phase phase,
-                              const layer_inputs *inputs, layer_fixture *f);
-void layer_fixture_close(layer_fixture *f);
-
 /* Fills x and p with random numbers; labels are 0 or 1. */
 void layer_fixture_fill(layer_fixture *f, uint64_t seed);
 

@@ -42,7 +42,8 @@ static const suite_check *const tables[] = {
     suite_decoder_checks,
 };
 
-const suite_check *suite_at(size_t i) {
+/* Check number i of all tables; NULL after the last one. */
+static const suite_check *suite_at(size_t i) {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const suite_check *check = tables[t]; check->name; check++)
             if (i-- == 0)

@@ -97,7 +97,4 @@ dlc_status suite_play(const suite_subject *subject, const char *only,
                       suite_results *results);
 void suite_results_free(suite_results *results);
 
-/* Check number i of all tables; NULL after the last one. */
-const suite_check *suite_at(size_t i);
-
 #endif

@@ -74,22 +74,9 @@ dlc_status elf_open(const char *path, elf_file *file) {
     if (bytes == MAP_FAILED)
         return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be read", path);
     *file = (elf_file){.bytes = bytes, .size = (size_t)info.st_size};
-    dlc_status status = find_sections(path, file);
-    if (status == DLC_OK)
-        look_at_stack(file);
-    else
-        elf_close(file);
-    return status;
-}
-
-void elf_close(elf_file *file) {
-    union {
-        const unsigned char *bytes;
-        void *memory;
-    } mapped = {.bytes = file->bytes};
-    if (mapped.memory)
-        (void)munmap(mapped.memory, file->size);
-    *file = (elf_file){0};
+    DLC_TRY(find_sections(path, file));
+    look_at_stack(file);
+    return DLC_OK;
 }
 
 const char *elf_name(const elf_file *file, size_t offset) {

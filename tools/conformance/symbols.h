@@ -20,9 +20,8 @@ typedef struct elf_file {
 } elf_file;
 
 /* Maps and parses a file that has passed dlc_image_check. Returns DLC_ERR_PLUGIN with a
- * sentence if it cannot be read. Release it with elf_close. */
+ * sentence if it cannot be read. It stays mapped: a check has a process of its own. */
 dlc_status elf_open(const char *path, elf_file *file);
-void elf_close(elf_file *file);
 
 /* The name at an offset of the string table; "" for an invalid offset. */
 const char *elf_name(const elf_file *file, size_t offset);

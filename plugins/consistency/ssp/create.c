@@ -39,7 +39,8 @@ span bucket_of(const ssp *s, int32_t bucket) {
     return parts_of(s, bucket, 0, 1, 1);
 }
 
-span slice_of(const ssp *s, int32_t bucket, int32_t owner) {
+/* An owner's slice of the trained elements of a bucket. */
+static span slice_of(const ssp *s, int32_t bucket, int32_t owner) {
     return parts_of(s, bucket, s->border[owner], s->border[owner + 1],
                     s->border[s->owners]);
 }

@@ -293,9 +293,8 @@ static inline int is_worker(const ssp *s, int32_t rank) {
     return rank < s->workers;
 }
 
-/* The trained elements of a bucket; an owner's slice of them. */
+/* The trained elements of a bucket. */
 span bucket_of(const ssp *s, int32_t bucket);
-span slice_of(const ssp *s, int32_t bucket, int32_t owner);
 
 /* device.c. Allocate memory of the device, zeroed, which lives as long as the model;
  * not with the lock held. */

@@ -66,7 +66,6 @@ struct dlc_endpoint {
 };
 
 /* world.c: MPI's initialisation and the endpoint's communicator */
-int world_has_begun(void);
 int world_size(
     void); /* from the launcher's environment; 0: not started by a launcher */
 dlc_status world_open(dlc_endpoint *endpoint);

@@ -62,7 +62,7 @@ static int launched_rank(void) {
     return first_of(names);
 }
 
-int world_has_begun(void) {
+static int world_has_begun(void) {
     int begun = 0, ended = 0;
     MPI_Initialized(&begun);
     MPI_Finalized(&ended);

@@ -51,9 +51,6 @@ dlc_status endpoint_stream(dlc_endpoint *endpoint, dlc_queue *queue,
                            cudaStream_t *stream);
 
 /* wait.c */
-/* Records an error and aborts the communicator. Returns `status`. */
-dlc_status endpoint_fail(dlc_endpoint *endpoint, dlc_status status, const char *format,
-                         ...) __attribute__((format(printf, 3, 4)));
 /* DLC_OK, or the error that ended this endpoint. */
 dlc_status endpoint_check(const dlc_endpoint *endpoint);
 /* Waits until NCCL has accepted a call that returned `result`. `what` completes the

@@ -10,7 +10,9 @@
 
 #define NAP_NS 50000L
 
-dlc_status endpoint_fail(dlc_endpoint *e, dlc_status status, const char *format, ...) {
+/* Records an error and aborts the communicator. Returns `status`. */
+__attribute__((format(printf, 3, 4))) static dlc_status
+endpoint_fail(dlc_endpoint *e, dlc_status status, const char *format, ...) {
     va_list values;
     va_start(values, format);
     (void)vsnprintf(e->problem, sizeof e->problem, format, values);

@@ -1,7 +1,8 @@
 /* Progress counters: publishes how far this rank is, and waits for other ranks. */
 #include "shm.h"
 
-int progress_reached(const dlc_endpoint *e, const goal *g) {
+static int reached(const dlc_endpoint *e, const void *what) {
+    const goal *g = what;
     for (int32_t r = g->first; r < g->end; r++)
         if (r != e->rank &&
             atomic_load(&e->peers[r].head->progress[g->counter].steps) < g->steps)
@@ -9,14 +10,10 @@ int progress_reached(const dlc_endpoint *e, const goal *g) {
     return 1;
 }
 
-static int reached(const dlc_endpoint *e, const void *what) {
-    return progress_reached(e, what);
-}
-
 dlc_status progress_wait(dlc_endpoint *e, uint32_t which, uint64_t steps, int32_t first,
                          int32_t end) {
     goal g = {which, first, end, steps};
-    return progress_reached(e, &g) ? DLC_OK : wait_until(e, reached, &g, &g);
+    return reached(e, &g) ? DLC_OK : wait_until(e, reached, &g, &g);
 }
 
 /* Would waking `sleeper` be premature, because some of the counters that it waits for

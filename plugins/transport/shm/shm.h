@@ -259,7 +259,6 @@ void progress_publish(dlc_endpoint *endpoint, uint32_t which, uint64_t steps,
                       int32_t first, int32_t end);
 dlc_status progress_wait(dlc_endpoint *endpoint, uint32_t which, uint64_t steps,
                          int32_t first, int32_t end);
-int progress_reached(const dlc_endpoint *endpoint, const goal *aim);
 
 /* messages.c: makes progress on all sends and receives; *moved becomes 1 where any byte
  * moved. */

@@ -18,7 +18,8 @@
 
 enum { CHUNKS_IN_FLIGHT = 2 };
 
-chunk *chunk_take(dlc_endpoint *e) {
+/* NULL when out of memory. */
+static chunk *chunk_take(dlc_endpoint *e) {
     const dlc_transport_args *args = e->args;
     chunk *c = e->free_chunks;
 

@@ -297,8 +297,7 @@ void receive_fetched(fragment *fragment);
 void receive_release(dlc_endpoint *endpoint);
 void receive_close(dlc_endpoint *endpoint);
 
-/* chunks.c: chunk_take returns NULL when out of memory */
-chunk *chunk_take(dlc_endpoint *endpoint);
+/* chunks.c */
 void chunk_give(dlc_endpoint *endpoint, chunk *chunk);
 void chunks_close(dlc_endpoint *endpoint);
 /* Queues a send; the next progress() sends it. */

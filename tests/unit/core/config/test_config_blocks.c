@@ -92,7 +92,7 @@ START_TEST(a_use_is_replaced_by_its_layers) {
     const dlc_section *conv = dlc_config_find(config, "body.conv");
     ck_assert_int_eq(dlc_section_line(conv), 6);
     ck_assert_int_eq(dlc_section_key_line(conv, "num_output"), 8);
-    const dlc_section *layer = dlc_config_next_layer(config, NULL);
+    const dlc_section *layer = dlc_config_next(config, dlc_config_find(config, "net"));
     ck_assert_str_eq(dlc_section_name(layer), "stem.conv");
     dlc_config_free(config);
 }

@@ -57,8 +57,7 @@ START_TEST(sections_and_keys_keep_their_order_and_lines) {
     }
     ck_assert_ptr_null(dlc_config_next(config, section));
 
-    section = dlc_config_next_layer(config, NULL);
-    ck_assert_str_eq(dlc_section_name(section), "zeta/1-a");
+    section = dlc_config_find(config, "zeta/1-a");
     ck_assert_str_eq(dlc_section_key(section, 0), "type");
     ck_assert_str_eq(dlc_section_key(section, 1), "kernel_size");
     ck_assert_ptr_null(dlc_section_key(section, 2));
@@ -66,9 +65,6 @@ START_TEST(sections_and_keys_keep_their_order_and_lines) {
     ck_assert_ptr_null(dlc_section_value(section, "kernel"));
     ck_assert_int_eq(dlc_section_key_line(section, "kernel_size"), 7);
     ck_assert_int_eq(dlc_section_key_line(section, "kernel"), 5);
-    section = dlc_config_next_layer(config, section);
-    ck_assert_str_eq(dlc_section_name(section), "alpha");
-    ck_assert_ptr_null(dlc_config_next_layer(config, section));
 
     ck_assert_ptr_null(dlc_config_find(config, "beta"));
     ck_assert_str_eq(dlc_config_name(config), "net.ini");
@@ -147,9 +143,6 @@ START_TEST(set_replaces_adds_and_opens) {
     ck_assert_int_eq(dlc_section_key_line(conv1, "bias"), DLC_LINE_SET);
     ck_assert_int_eq(dlc_section_line(conv1), 3);
     ck_assert_int_eq(dlc_section_line(dlc_config_find(config, "train")), DLC_LINE_SET);
-    /* A section created by --set is not a layer. */
-    ck_assert_ptr_eq(dlc_config_next_layer(config, NULL), conv1);
-    ck_assert_ptr_null(dlc_config_next_layer(config, conv1));
     dlc_config_free(config);
 }
 END_TEST

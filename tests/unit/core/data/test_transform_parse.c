@@ -20,7 +20,6 @@ START_TEST(arguments_by_place_and_by_name) {
     ck_assert_float_eq(dlc_transforms_mean(list, 1), 2.5f);
     ck_assert_float_eq(dlc_transforms_scale(list, 2), 0.25f);
     ck_assert_int_eq(dlc_transforms_keep(list), 0);
-    ck_assert_int_eq(dlc_transforms_draw(list), 1);
     dlc_transforms_free(list);
 }
 END_TEST
@@ -29,7 +28,6 @@ START_TEST(empty_list) {
     dlc_transforms *list = listed(NULL);
     ck_assert_int_eq(list->count, 0);
     ck_assert_int_eq(dlc_transforms_keep(list), 1);
-    ck_assert_int_eq(dlc_transforms_draw(list), 0);
     ck_assert_float_eq(dlc_transforms_mean(list, 0), 0);
     ck_assert_float_eq(dlc_transforms_scale(list, 0), 1);
     dlc_transforms_free(list);

@@ -32,8 +32,10 @@ static size_t row_count, case_count;
 /* ---- The file -------------------------------------------------------------------- */
 
 static int way_of(const char *text) {
+    static const char *const name[DLC_PLAN_ALGORITHMS] = {"direct", "ring", "tree",
+                                                          "server"};
     for (int way = 0; way < DLC_PLAN_ALGORITHMS; way++)
-        if (strcmp(dlc_plan_algorithm_text(way), text) == 0)
+        if (strcmp(name[way], text) == 0)
             return way;
     return -1;
 }
