@@ -287,8 +287,8 @@ SCHEDULES = [
     scheduled("one_cycle, cycle_momentum",
               {"min_learning_rate": 0.001, "cycle_momentum": "yes"}, lr_scheduler.OneCycleLR,
               max_lr=0.05, total_steps=STEPS, final_div_factor=2),
-    scheduled("plateau", {"gamma": 0.5, "patience": 1, "threshold": 0.02},
-              lr_scheduler.ReduceLROnPlateau, factor=0.5, patience=1, threshold=0.02),
+    scheduled("plateau", {"gamma": 0.8, "patience": 0, "threshold": 0.15},
+              lr_scheduler.ReduceLROnPlateau, factor=0.8, patience=0, threshold=0.15),
     scheduled("fixed, warmup", {"warmup": 50, "warmup_learning_rate": 0.005},
               lr_scheduler.LinearLR, start_factor=0.1, total_iters=50),
 ]
