@@ -184,6 +184,7 @@ static dlc_status get_all(reader *r, dlc_topo *topo) {
     uint64_t room = (uint64_t)(r->end - r->at);
     uint64_t nodes = get_number(r, room / 12);
     uint64_t links = get_number(r, room / 5 < MAX_LINKS ? room / 5 : MAX_LINKS);
+    r->bad |= nodes == 0;
     for (uint64_t i = 0; i < nodes && !r->bad; i++)
         DLC_TRY(get_node(r, topo));
     for (uint64_t i = 0; i < links && !r->bad; i++)

@@ -372,7 +372,18 @@ static dlc_status visit_machine(reader *r, const dlc_xml_element *element) {
     const char *name = info(element, "HostName");
     dlc_topo_text(node->name, sizeof node->name, name ? name : "");
     place at = {.parent = dlc_topo_last(r->topo)};
-    return visit_inner(r, element, DLC_TOPO_NONE, at);
+    return is_type(element, "Machine") ? visit_inner(r, element, DLC_TOPO_NONE, at)
+                                       : visit(r, element, at);
+}
+
+/* Version 1 may leave out the machine if something below it has the same cores. */
+static int may_be_root(const dlc_xml_element *element) {
+    static const char *const types[] = {"Machine",  "System",  "Group",
+                                        "NUMANode", "Package", "Socket"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (is_type(element, types[i]))
+            return 1;
+    return 0;
 }
 
 /* The only top-level <object>; NULL: there is none, or several, which is an error. */
@@ -387,7 +398,7 @@ static const dlc_xml_element *find_machine(const dlc_xml *xml) {
         }
         found = c;
     }
-    if (found && is_type(found, "Machine"))
+    if (found && may_be_root(found))
         return found;
     dlc_xml_fail(xml, found ? found : root, "there is no <object type=\"Machine\">");
     return NULL;

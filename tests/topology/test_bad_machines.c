@@ -71,7 +71,7 @@ static const struct mistake {
     {GPU("<nvlink target=\"0000:02:00.0\" count=\"4 \"/>"), ":4:", "count=\"4 \""},
 
     {TOPOLOGY(""), ":2:", "there is no <object type=\"Machine\">"},
-    {TOPOLOGY("<object type=\"Package\"/>"), ":3:", "there is no <object"},
+    {TOPOLOGY("<object type=\"Bridge\"/>"), ":3:", "there is no <object"},
     {TOPOLOGY("<object type=\"Machine\"/>\n<object type=\"Machine\"/>"),
      ":4:", "contains a second machine"},
     {TOPOLOGY("<object type=\"Machine\"/>"), ":3:", "the machine has no cores"},

@@ -34,6 +34,7 @@ static const struct machine {
     {"version-3.xml", 1, 1, 1, 2, 0, 2, 0, 1, 0},
     {"nvlink-bridges.xml", 1, 2, 2, 2, 0, 4, 0, 0, 0},
     {"nvswitch.xml", 1, 2, 2, 2, 0, 4, 1, 0, 0},
+    {"numa-root.xml", 1, 2, 1, 2, 0, 0, 0, 1, 0},
 };
 
 /* The link between two GPUs and the route that is chosen. */
