@@ -105,6 +105,7 @@ dlc_status dlc_bench_plan_run(const dlc_bench_plan *plan, dlc_job_main main,
                            .device = plan->device->name,
                            .devices = dlc_device_count(plan->device),
                            .external = 1,
+                           .discover = 1,
                            .rendezvous_timeout = dlc_settings_get_float(
                                plan->parallel_settings, "rendezvous_timeout"),
                            .hang_timeout = dlc_settings_get_float(
@@ -192,6 +193,7 @@ static dlc_status open_all(dlc_bench_group *group, const dlc_bench_group_args *a
         .device = group->device,
         .device_args = device,
         .job = group->job,
+        .bytes = (double)args->bytes,
         .any_order = dlc_settings_is(plan->transport_settings, "reduction_order",
                                      "any")};
     DLC_TRY(dlc_connection_open(&connection, &group->connection));

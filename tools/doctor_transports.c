@@ -52,8 +52,13 @@ dlc_status doctor_transports_ask(doctor_transports *transports,
                                .ranks = host || count > 1 ? 2 : 1,
                                .rank_info = places,
                                .device_ops = device->ops};
-    dlc_status status = dlc_transport_choose(registry, "auto", device->name, &args,
-                                             settings_of, &made, &asked->choice);
+    const dlc_choose_args choose = {.registry = registry,
+                                    .wanted = "auto",
+                                    .device = device->name,
+                                    .group = &args,
+                                    .settings_of = settings_of,
+                                    .context = &made};
+    dlc_status status = dlc_transport_choose(&choose, &asked->choice);
     dlc_settings_free(made);
     /* That no transport fits is a result, not a failure. */
     return DLC_STATUS_CLASS(status) == 4 ? DLC_OK : status;
@@ -68,7 +73,7 @@ const char *doctor_transports_problem(const doctor_transports *transports,
         for (size_t v = 0; v < choice->verdicts; v++) {
             if (strcmp(choice->verdict[v].name, name) != 0)
                 continue;
-            if (choice->verdict[v].score > 0)
+            if (choice->verdict[v].seconds > 0)
                 return NULL;
             if (!found++)
                 reason = choice->verdict[v].reason;
@@ -86,7 +91,7 @@ void doctor_transports_json(const doctor_transports *transports, dlc_json *json)
             dlc_json_object(json, NULL);
             dlc_json_string(json, "transport", verdict->name);
             dlc_json_string(json, "device", asked->device);
-            dlc_json_bool(json, "works", verdict->score > 0);
+            dlc_json_bool(json, "works", verdict->seconds > 0);
             dlc_json_string(json, "reason", verdict->reason);
             dlc_json_end_object(json);
         }

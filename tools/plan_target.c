@@ -94,10 +94,7 @@ static void find_ends(const dlc_topo *topo, recorded *r) {
 static void judge_pair(const dlc_topo *topo, recorded *r, int32_t a, int32_t b) {
     dlc_topo_path path = dlc_topo_path_between(topo, r->ends[a], r->ends[b]);
     dlc_topo_route result;
-    double gbs = path.gbs > 0 ? (double)path.gbs
-                              : dlc_plan_assumed_link(path.class).bandwidth / 1e9;
-    if (path.class == DLC_TOPO_NV && !(path.gbs > 0))
-        gbs *= path.links;
+    double gbs = dlc_topo_path_speed(&path).bandwidth / 1e9;
     if (r->gbs > 0 && gbs >= r->gbs)
         return;
     dlc_topo_route_between(topo, r->ends[a], r->ends[b], &result);
@@ -186,7 +183,7 @@ static void make_between(const plan_given *given, const recorded *r,
         between->bandwidth = r->adapters * 1e9;
         why = "all recorded adapters together";
         if (r->direct) {
-            between->latency = DLC_PLAN_RDMA_LATENCY;
+            between->latency = DLC_TOPO_RDMA_LATENCY;
             route = DLC_ROUTE_RDMA;
         }
     }

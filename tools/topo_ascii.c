@@ -124,6 +124,18 @@ static void add_transports(const topo_pair *pair, dlc_text *text) {
     dlc_text_free(&lines);
 }
 
+/* What a job of all ends would use: its domains, levels, adapters and transports. */
+static void add_job(const topo_report *report, dlc_text *text) {
+    if (report->ends < 2)
+        return;
+    dlc_text_add(text, "\nJob\n");
+    dlc_domains_text(&report->domains, &report->topo, text);
+    if (report->problem)
+        dlc_text_add(text, "transport: %s\n", report->problem);
+    else
+        dlc_transport_choice_text(&report->choice, text);
+}
+
 /* Pairs with equal results. */
 typedef struct group {
     dlc_text result; /* owned */
@@ -257,6 +269,7 @@ void topo_ascii(const topo_report *report, dlc_text *text) {
         add_machines(report, text);
         if (rows)
             add_matrix(report, text, row, rows, column, columns, width);
+        add_job(report, text);
         add_pairs(report, text);
         add_measured(report, text);
         add_adapters(report, text);

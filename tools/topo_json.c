@@ -100,7 +100,7 @@ static void add_transports(const topo_pair *pair, dlc_json *json) {
             continue;
         dlc_json_object(json, NULL);
         dlc_json_string(json, "transport", v->name);
-        dlc_json_int(json, "score", v->score);
+        dlc_json_number(json, "seconds", v->seconds);
         dlc_json_string(json, "reason", v->reason);
         dlc_json_end_object(json);
     }
@@ -119,6 +119,36 @@ static void add_measured(const topo_measured *m, dlc_json *json) {
     dlc_json_string(json, "uses", m->uses);
     dlc_json_string(json, "problem", m->problem[0] ? m->problem : NULL);
     dlc_json_end_object(json);
+}
+
+static void add_domains(const dlc_domains *domains, dlc_json *json) {
+    dlc_json_array(json, "domains");
+    for (int level = 0; level < DLC_DOMAIN_LEVELS; level++) {
+        if (!domains->ranks || !dlc_domains_differ(domains, (dlc_domain_level)level))
+            continue;
+        dlc_json_object(json, NULL);
+        dlc_json_string(json, "level", dlc_domain_text((dlc_domain_level)level));
+        dlc_json_array(json, "of_rank");
+        for (int32_t r = 0; r < domains->ranks; r++)
+            dlc_json_int(json, NULL, domains->domain[level][r]);
+        dlc_json_end_array(json);
+        dlc_json_end_object(json);
+    }
+    dlc_json_end_array(json);
+}
+
+/* Adds the levels of a job of all ends, the innermost first. */
+static void add_levels(const dlc_transport_choice *choice, dlc_json *json) {
+    dlc_json_array(json, "levels");
+    for (int32_t i = 0; i < choice->levels; i++) {
+        const dlc_transport_level *its = &choice->level[i];
+        dlc_json_object(json, NULL);
+        dlc_json_string(json, "within",
+                        dlc_domain_text((dlc_domain_level)its->scope.within));
+        dlc_json_string(json, "transport", its->feature->name);
+        dlc_json_end_object(json);
+    }
+    dlc_json_end_array(json);
 }
 
 static void add_pair(const topo_report *report, const topo_pair *pair, dlc_json *json) {
@@ -183,6 +213,8 @@ void topo_json(const topo_report *report, dlc_json *json) {
     for (size_t i = 0; i < report->pairs; i++)
         add_pair(report, &report->pair[i], json);
     dlc_json_end_array(json);
+    add_domains(&report->domains, json);
+    add_levels(&report->choice, json);
     dlc_json_array(json, "ends");
     for (size_t i = 0; i < report->ends; i++)
         add_end(report, report->end[i], json);

@@ -3,7 +3,7 @@
 #ifndef DLC_TOOLS_TOPO_MAKE_H
 #define DLC_TOOLS_TOPO_MAKE_H
 
-#include "job/job.h"
+#include "job/machines.h"
 #include "topo_report.h"
 
 typedef struct topo_recorded {

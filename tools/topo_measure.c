@@ -188,7 +188,7 @@ static dlc_status open_side(side *s, const dlc_bench_plan *plan,
         .index = report->rank_info[s->me ? pair->b : pair->a].device_index,
         .threads = 1};
     s->device_ops = plan->device->ops;
-    s->ops = pair->choice.feature->ops;
+    s->ops = pair->choice.level[0].feature->ops;
     s->out.size = s->in.size = sizeof s->out;
     DLC_TRY(s->device_ops->open(&device, &s->device));
     with->rank_info[0] = report->rank_info[pair->a];
@@ -206,7 +206,7 @@ static dlc_status open_side(side *s, const dlc_bench_plan *plan,
                                       .check = check};
     dlc_status status = open_memory(s);
     if (status == DLC_OK)
-        status = topo_settings_of(plan, pair->choice.feature, &with->made,
+        status = topo_settings_of(plan, pair->choice.level[0].feature, &with->made,
                                   &with->args.settings);
     if (status == DLC_OK)
         status = s->ops->open(&with->args, &s->endpoint);
@@ -272,7 +272,7 @@ static dlc_status agree_on_transport(dlc_job *job, const topo_pair *pair, int *g
     typedef char name[48];
     name mine = "none";
     if (!pair->problem)
-        snprintf(mine, sizeof mine, "%s", pair->choice.feature->name);
+        snprintf(mine, sizeof mine, "%s", pair->choice.level[0].feature->name);
     name *all = dlc_alloc((size_t)dlc_job_ranks(job), sizeof *all);
     if (!all)
         return DLC_ERR_NOMEM;

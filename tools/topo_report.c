@@ -1,41 +1,14 @@
 /* Collects the ends and pairs of the report, and asks the transports. */
 #include "topo_report.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "config/config.h"
+#include "plan/buckets.h"
+#include "topology/recorded.h"
 
 /* ---- Ends ---------------------------------------------------------------------- */
-
-static int32_t machine_number(const dlc_topo *topo, int32_t node) {
-    int32_t number = 0;
-    for (int32_t i = 0; i < topo->node[node].machine; i++)
-        number += topo->node[i].parent < 0;
-    return number;
-}
-
-/* The rank info of a rank on this end. */
-static dlc_rank_info make_rank_info(const dlc_topo *topo, int32_t end,
-                                    const char *accelerator) {
-    const dlc_topo_node *device = &topo->node[dlc_topo_device_of(topo, end)];
-    dlc_rank_info rank_info = {.size = sizeof rank_info,
-                               .node = machine_number(topo, end),
-                               .pid = (uint32_t)getpid(),
-                               .uid = (uint32_t)geteuid(),
-                               .package = device->package,
-                               .numa = device->numa};
-    const char *name = device->kind == DLC_TOPO_GPU ? accelerator
-                                                    : topo->node[end].device;
-    snprintf(rank_info.host, sizeof rank_info.host, "%.50s-%d",
-             topo->node[device->machine].name, rank_info.node);
-    snprintf(rank_info.device, sizeof rank_info.device, "%s", name);
-    if (device->kind == DLC_TOPO_GPU)
-        rank_info.device_index = device->index;
-    return rank_info;
-}
 
 dlc_status topo_report_ends(topo_report *report, size_t most, const char *accelerator) {
     const dlc_topo *topo = &report->topo;
@@ -57,7 +30,8 @@ dlc_status topo_report_ends(topo_report *report, size_t most, const char *accele
         if (topo->node[i].kind != kind)
             continue;
         report->end[report->ends] = i;
-        report->rank_info[report->ends++] = make_rank_info(topo, i, accelerator);
+        report->rank_info[report->ends++] = dlc_recorded_rank_info(topo, i,
+                                                                   accelerator);
     }
     return DLC_OK;
 }
@@ -84,7 +58,7 @@ dlc_status topo_settings_of(const dlc_bench_plan *plan, const dlc_feature *featu
 /* The context of settings_of. */
 typedef struct settings_context {
     const dlc_bench_plan *plan;
-    dlc_settings *made; /* a score keeps no pointers into it */
+    dlc_settings *made; /* a prediction keeps no pointers into it */
 } settings_context;
 
 static dlc_status settings_of(void *context, const dlc_feature *feature,
@@ -93,31 +67,69 @@ static dlc_status settings_of(void *context, const dlc_feature *feature,
     return topo_settings_of(a->plan, feature, &a->made, settings);
 }
 
-static dlc_status judge_pair(const topo_report *report, topo_pair *pair,
-                             const dlc_bench_plan *plan, const dlc_device_ops *ops) {
+/* Chooses for a group of ends as a job of them would. *problem: why nothing fits. */
+static dlc_status choose(const topo_report *report, const dlc_bench_plan *plan,
+                         const dlc_transport_args *group, const dlc_domains *domains,
+                         dlc_transport_choice *choice, char **problem) {
     settings_context a = {.plan = plan};
-    dlc_rank_info pair_info[] = {report->rank_info[pair->a],
-                                 report->rank_info[pair->b]};
-    dlc_transport_args args = {
-        .size = sizeof args, .ranks = 2, .rank_info = pair_info, .device_ops = ops};
-    pair_info[1].node = pair_info[1].node != pair_info[0].node; /* numbered from 0 */
-    pair_info[0].node = 0;
-    dlc_topo_route_between(&report->topo, report->end[pair->a], report->end[pair->b],
-                           &pair->route);
-    dlc_status status = dlc_transport_choose(plan->registry, plan->transport,
-                                             pair_info[0].device, &args, settings_of,
-                                             &a, &pair->choice);
+    const dlc_choose_args args = {.registry = plan->registry,
+                                  .wanted = plan->transport,
+                                  .device = group->rank_info->device,
+                                  .group = group,
+                                  .topo = &report->topo,
+                                  .domains = domains,
+                                  .any_order = dlc_settings_is(plan->transport_settings,
+                                                               "reduction_order",
+                                                               "any"),
+                                  .cost = dlc_plan_reduction,
+                                  .settings_of = settings_of,
+                                  .context = &a};
+    dlc_status status = dlc_transport_choose(&args, choice);
     dlc_settings_free(a.made);
     if (status == DLC_ERR_CONFIG) { /* none can connect them: a result, not an error */
-        pair->problem = dlc_strdup(dlc_detail());
-        return pair->problem ? DLC_OK : DLC_ERR_NOMEM;
+        *problem = dlc_strdup(dlc_detail());
+        return *problem ? DLC_OK : DLC_ERR_NOMEM;
     }
     return status;
+}
+
+static dlc_status judge_all(topo_report *report, const dlc_bench_plan *plan,
+                            const dlc_device_ops *ops) {
+    const dlc_transport_args group = {.size = sizeof group,
+                                      .ranks = (int32_t)report->ends,
+                                      .rank_info = report->rank_info,
+                                      .device_ops = ops};
+    if (report->ends == 0)
+        return DLC_OK;
+    DLC_TRY(dlc_domains_make(&report->topo, report->end, (int32_t)report->ends, NULL,
+                             &report->domains));
+    for (size_t i = 0; i < report->ends; i++)
+        dlc_domains_tell(&report->domains, &report->topo, (int32_t)i,
+                         &report->rank_info[i]);
+    return report->ends < 2 ? DLC_OK
+                            : choose(report, plan, &group, &report->domains,
+                                     &report->choice, &report->problem);
+}
+
+static dlc_status judge_pair(const topo_report *report, topo_pair *pair,
+                             const dlc_bench_plan *plan, const dlc_device_ops *ops) {
+    int32_t end[] = {report->end[pair->a], report->end[pair->b]};
+    int32_t nic[] = {report->domains.nic[pair->a], report->domains.nic[pair->b]};
+    const dlc_domains both = {.ranks = 2, .end = end, .nic = nic};
+    dlc_rank_info pair_info[] = {report->rank_info[pair->a],
+                                 report->rank_info[pair->b]};
+    const dlc_transport_args group = {
+        .size = sizeof group, .ranks = 2, .rank_info = pair_info, .device_ops = ops};
+    pair_info[1].node = pair_info[1].node != pair_info[0].node; /* numbered from 0 */
+    pair_info[0].node = 0;
+    dlc_topo_route_between(&report->topo, end[0], end[1], &pair->route);
+    return choose(report, plan, &group, &both, &pair->choice, &pair->problem);
 }
 
 dlc_status topo_report_judge(topo_report *report, const dlc_bench_plan *plan,
                              const dlc_device_ops *ops) {
     size_t n = report->ends;
+    DLC_TRY(judge_all(report, plan, ops));
     report->pair = dlc_alloc(n * n / 2, sizeof *report->pair);
     if (!report->pair)
         return DLC_ERR_NOMEM;
@@ -137,6 +149,9 @@ void topo_report_free(topo_report *report) {
         dlc_free(report->pair[i].problem);
     }
     dlc_free(report->pair);
+    dlc_transport_choice_free(&report->choice);
+    dlc_free(report->problem);
+    dlc_domains_free(&report->domains);
     dlc_free(report->rank_info);
     dlc_free(report->end);
     dlc_topo_free(&report->topo);

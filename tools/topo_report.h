@@ -33,6 +33,9 @@ typedef struct topo_report {
     int32_t *end; /* owned; nodes of the graph: the ranks, or the GPUs of a file */
     dlc_rank_info *rank_info; /* owned; one per end */
     size_t ends;
+    dlc_domains domains;         /* owned; of the ends */
+    dlc_transport_choice choice; /* owned; for all ends: what a job would use */
+    char *problem;   /* owned; why no transport connects all; NULL: one does */
     topo_pair *pair; /* owned; any two ends */
     size_t pairs;
     int measured; /* whether measuring was requested */
@@ -43,7 +46,8 @@ enum { TOPO_MAX_ENDS = 256 };
 /* Takes the graph's ranks as ends, or its GPUs if it has no ranks, at most `most` of
  * them (0: all), and makes their rank info. */
 dlc_status topo_report_ends(topo_report *report, size_t most, const char *accelerator);
-/* Judges the routes and asks the transports for every pair. `ops` is the device table
+/* Finds the domains of the ends, chooses levels and transports for all of them, judges
+ * the routes, and asks the transports for every pair. `ops` is the device table
  * that the transports get. */
 dlc_status topo_report_judge(topo_report *report, const dlc_bench_plan *plan,
                              const dlc_device_ops *ops);

@@ -1,4 +1,5 @@
-/* Chooses transports by their scores, and writes the verdicts as text. */
+/* Chooses levels and transports by what is predicted: a search over the stacks of
+ * levels that the ranks' domains allow. */
 #include "comm/choose.h"
 
 #include <stdio.h>
@@ -6,24 +7,46 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "comm/nodes.h"
 #include "plugin/answers.h"
 
 enum { REASON = 256 };
+#define DEFAULT_BYTES 64e6 /* reduced in an iteration, if that is not known */
+/* What one more level must gain: predictions are no more accurate. */
+#define LEVEL_MARGIN 0.02
 
-/* A group of ranks, and what its transports' scores depend on. */
+/* What all transports predict for a scope. The verdicts of the transport that can be
+ * used are `first` .. of the choice, in the order of the registry. */
+typedef struct asked {
+    int done;
+    size_t verdict[2];             /* of the fastest, and the second */
+    const dlc_feature *feature[2]; /* NULL: there is none */
+    dlc_transport_prediction prediction[2];
+} asked;
+
+enum { SCOPES = (DLC_DOMAIN_LEVELS + 1) * DLC_DOMAIN_LEVELS };
+
 typedef struct request {
-    const dlc_registry *registry;
-    const char *device;
-    const dlc_transport_args *args;
-    dlc_settings_of *settings_of;
-    void *context;
-    dlc_nodes nodes;
-    dlc_rank_info *rank_info; /* owned; of the ranks in a scope */
+    const dlc_choose_args *args;
+    dlc_scopes scopes;
+    double bytes;
+    asked *asked; /* owned; per scope */
+    dlc_transport_choice *choice;
 } request;
 
-static dlc_status add_verdict(dlc_transport_choice *choice, const char *name,
-                              dlc_comm_scope scope, int32_t score, const char *reason) {
+static asked *asked_of(request *q, dlc_comm_scope scope) {
+    return &q->asked[(scope.below + 1) * DLC_DOMAIN_LEVELS + scope.within];
+}
+
+static double seconds_of(const request *q, const dlc_transport_prediction *p,
+                         double bytes) {
+    if (!(p->bandwidth > 0))
+        return 0;
+    return q->args->cost ? q->args->cost(p, bytes) : p->latency + bytes / p->bandwidth;
+}
+
+static dlc_status add_verdict(request *q, const char *name, dlc_comm_scope scope,
+                              double seconds, const char *reason) {
+    dlc_transport_choice *choice = q->choice;
     dlc_transport_verdict *grown = dlc_grow(choice->verdict, choice->verdicts,
                                             choice->verdicts + 1,
                                             sizeof *choice->verdict);
@@ -31,137 +54,235 @@ static dlc_status add_verdict(dlc_transport_choice *choice, const char *name,
         return DLC_ERR_NOMEM;
     choice->verdict = grown;
     dlc_transport_verdict *v = &grown[choice->verdicts++];
-    v->scope = scope;
-    v->score = score;
-    v->name = dlc_strdup(name);
-    v->reason = dlc_strdup(reason);
+    *v = (dlc_transport_verdict){.scope = scope,
+                                 .seconds = seconds,
+                                 .name = dlc_strdup(name),
+                                 .reason = dlc_strdup(reason)};
     return v->name && v->reason ? DLC_OK : DLC_ERR_NOMEM;
 }
 
 /* ---- Asking a transport ------------------------------------------------------ */
 
-/* Collects the ranks of a scope, for DLC_SCOPE_INTRA_NODE those of one node; returns
- * how many there are. */
-static int32_t collect_ranks(request *q, dlc_comm_scope scope, int32_t node) {
-    const dlc_nodes *nodes = &q->nodes;
-    int32_t count = 0;
-    for (int32_t r = 0; r < nodes->ranks; r++)
-        if (scope == DLC_SCOPE_ALL ||
-            (scope == DLC_SCOPE_INTRA_NODE && nodes->node[r] == node) ||
-            (scope == DLC_SCOPE_INTER_NODE && nodes->local[r] == 0))
-            q->rank_info[count++] = nodes->rank_info[r];
-    return count;
-}
-
-/* Asks a transport for its score for one set of ranks; 0 if the call fails, or
- * gives a score that there is not. */
-static void ask_score(const dlc_feature *feature, dlc_transport_args *query,
-                      int32_t *score, char *reason) {
-    *score = 0;
-    if (dlc_answer_score(feature, query, reason, REASON, score) != DLC_OK)
-        (void)snprintf(reason, REASON, "%s", dlc_detail());
-}
-
-/* Asks for the score in a scope; for DLC_SCOPE_INTRA_NODE it is the lowest over the
- * nodes that have several ranks. */
+/* Asks for the prediction in a scope: that of its slowest group. A call that fails says
+ * that it cannot connect them. */
 static void ask_scope(request *q, const dlc_feature *feature, dlc_comm_scope scope,
-                      dlc_transport_args *query, int32_t *score, char *reason) {
-    int32_t nodes = scope == DLC_SCOPE_INTRA_NODE ? q->nodes.nodes : 1;
+                      const dlc_settings *settings, dlc_transport_prediction *slowest,
+                      char *reason) {
+    double bytes = q->bytes * dlc_scopes_fraction(&q->scopes, scope);
+    dlc_transport_args query;
     char its_reason[REASON];
-    int asked = 0;
-
-    for (int32_t node = 0; node < nodes; node++) {
-        int32_t its = 0;
-        query->ranks = collect_ranks(q, scope, node);
-        query->rank = 0;
-        query->rank_info = q->rank_info;
-        if (scope == DLC_SCOPE_INTRA_NODE && query->ranks < 2)
+    int32_t at = 0;
+    int any = 0;
+    *slowest = (dlc_transport_prediction){.size = sizeof *slowest};
+    while (dlc_scopes_next(&q->scopes, scope, &at, &query)) {
+        dlc_transport_prediction its = {.size = sizeof its};
+        query.settings = settings;
+        if (dlc_answer_prediction(feature, &query, its_reason, REASON, &its) != DLC_OK)
+            (void)snprintf(its_reason, REASON, "%s", dlc_detail());
+        int can = its.bandwidth > 0;
+        if (any && can && seconds_of(q, &its, bytes) <= seconds_of(q, slowest, bytes))
             continue;
-        ask_score(feature, query, &its, its_reason);
-        if (asked && its >= *score)
-            continue;
-        asked = 1;
-        *score = its;
+        any = 1;
+        *slowest = its;
         memcpy(reason, its_reason, REASON);
+        if (!can)
+            return;
     }
 }
 
 /* Adds the verdict on a transport that is loaded. */
 static dlc_status judge(request *q, const dlc_feature *feature, dlc_comm_scope scope,
-                        dlc_transport_choice *choice) {
-    dlc_transport_args query = *q->args;
-    int32_t score = 0;
+                        dlc_transport_prediction *prediction) {
+    const dlc_settings *settings = NULL;
     char reason[REASON] = "";
-
-    query.settings = NULL;
-    query.oob_all_gather = NULL;
-    if (q->settings_of)
-        DLC_TRY(q->settings_of(q->context, feature, &query.settings));
-    ask_scope(q, feature, scope, &query, &score, reason);
-    return add_verdict(choice, feature->name, scope, score, reason);
+    if (q->args->settings_of)
+        DLC_TRY(q->args->settings_of(q->args->context, feature, &settings));
+    ask_scope(q, feature, scope, settings, prediction, reason);
+    double bytes = q->bytes * dlc_scopes_fraction(&q->scopes, scope);
+    return add_verdict(q, feature->name, scope, seconds_of(q, prediction, bytes),
+                       reason);
 }
 
 /* Adds the verdict on an installed transport, loading it if it can work with the
  * device. *feature is NULL if it can't be used. */
 static dlc_status judge_entry(request *q, const dlc_feature_entry *entry,
-                              dlc_comm_scope scope, dlc_transport_choice *choice,
-                              const dlc_feature **feature) {
+                              dlc_comm_scope scope, const dlc_feature **feature,
+                              dlc_transport_prediction *prediction) {
     char reason[REASON] = "";
 
     *feature = NULL;
     if (entry->state == DLC_ENTRY_USABLE && entry->device &&
-        strcmp(entry->device, q->device) != 0) {
+        strcmp(entry->device, q->args->device) != 0) {
         (void)snprintf(reason, sizeof reason, "works with %s, not with %s",
-                       entry->device, q->device);
-        return add_verdict(choice, entry->name, scope, 0, reason);
+                       entry->device, q->args->device);
+        return add_verdict(q, entry->name, scope, 0, reason);
     }
     if (entry->state == DLC_ENTRY_USABLE) {
-        dlc_status status = dlc_registry_use(q->registry, entry, feature);
+        dlc_status status = dlc_registry_use(q->args->registry, entry, feature);
         if (status == DLC_OK)
-            return judge(q, *feature, scope, choice);
+            return judge(q, *feature, scope, prediction);
         if (status != DLC_ERR_PLUGIN)
             return status;
     }
-    if (scope != DLC_SCOPE_ALL) /* its verdict was added for DLC_SCOPE_ALL */
-        return DLC_OK;
-    return add_verdict(choice, entry->name, scope, 0, entry->reason);
+    if (scope.below != DLC_SCOPE_RANKS || scope.within != DLC_DOMAIN_JOB)
+        return DLC_OK; /* its verdict was added for all ranks */
+    return add_verdict(q, entry->name, scope, 0, entry->reason);
 }
 
-/* ---- Choosing ---------------------------------------------------------------- */
+/* Puts a verdict first or second, if it is faster than what is there. */
+static void rank_verdict(const request *q, asked *a, const dlc_feature *feature,
+                         const dlc_transport_prediction *prediction) {
+    const dlc_transport_verdict *verdict = q->choice->verdict;
+    size_t mine = q->choice->verdicts - 1;
+    int at = 2;
+    while (at > 0 && (!a->feature[at - 1] ||
+                      verdict[mine].seconds < verdict[a->verdict[at - 1]].seconds))
+        at--;
+    if (at > 1)
+        return;
+    if (at == 0) {
+        a->feature[1] = a->feature[0];
+        a->verdict[1] = a->verdict[0];
+        a->prediction[1] = a->prediction[0];
+    }
+    a->feature[at] = feature;
+    a->verdict[at] = mine;
+    a->prediction[at] = *prediction;
+}
 
-typedef struct best {
-    const dlc_feature *feature;
-    size_t verdict;
-    int32_t score;
-} best;
-
-/* Judges every installed transport, in the order of the registry. */
-static dlc_status judge_all(request *q, dlc_comm_scope scope,
-                            dlc_transport_choice *choice, best *found) {
+/* Judges every installed transport in a scope, once. */
+static dlc_status judge_all(request *q, dlc_comm_scope scope) {
+    asked *a = asked_of(q, scope);
     const dlc_feature_entry *entry = NULL;
     const dlc_feature *feature = NULL;
-
-    *found = (best){0};
-    for (size_t i = 0;
-         (entry = dlc_registry_feature(q->registry, DLC_KIND_TRANSPORT, i)) != NULL;
+    dlc_transport_prediction prediction = {.size = sizeof prediction};
+    if (a->done)
+        return DLC_OK;
+    a->done = 1;
+    for (size_t i = 0; (entry = dlc_registry_feature(q->args->registry,
+                                                     DLC_KIND_TRANSPORT, i)) != NULL;
          i++) {
-        DLC_TRY(judge_entry(q, entry, scope, choice, &feature));
-        if (!feature)
-            continue;
-        size_t last = choice->verdicts - 1;
-        int32_t its = choice->verdict[last].score;
-        if (its > found->score)
-            *found = (best){feature, last, its};
+        DLC_TRY(judge_entry(q, entry, scope, &feature, &prediction));
+        if (feature && prediction.bandwidth > 0)
+            rank_verdict(q, a, feature, &prediction);
     }
     return DLC_OK;
 }
 
+/* ---- Stacks of levels -------------------------------------------------------- */
+
+/* A communicator that might be: `pick` is 0 for the fastest transport of a level and 1
+ * for the second. */
+typedef struct stack {
+    dlc_comm_scope scope[DLC_DOMAIN_LEVELS];
+    int pick[DLC_DOMAIN_LEVELS];
+    int32_t levels;
+    double seconds; /* 0: it cannot be */
+} stack;
+
+/* A reduction goes through all levels, one after the other. */
+static void weigh(request *q, stack *s) {
+    dlc_transport_prediction sum = {.size = sizeof sum};
+    s->seconds = 0;
+    for (int32_t i = 0; i < s->levels; i++) {
+        const asked *a = asked_of(q, s->scope[i]);
+        double fraction = dlc_scopes_fraction(&q->scopes, s->scope[i]);
+        const dlc_transport_prediction *p = &a->prediction[s->pick[i]];
+        if (!a->feature[s->pick[i]])
+            return;
+        sum.latency += p->latency;
+        sum.small_bandwidth += fraction / p->small_bandwidth;
+        sum.bandwidth += fraction / p->bandwidth;
+    }
+    sum.small_bandwidth = 1 / sum.small_bandwidth;
+    sum.bandwidth = 1 / sum.bandwidth;
+    s->seconds = seconds_of(q, &sum, q->bytes);
+}
+
+static double with_margin(const stack *s) {
+    return s->seconds * (1 + LEVEL_MARGIN * s->levels);
+}
+
+static void keep_best(const stack *s, stack best[2]) {
+    if (!(s->seconds > 0))
+        return;
+    if (!(best[0].seconds > 0) || with_margin(s) < with_margin(&best[0])) {
+        best[1] = best[0];
+        best[0] = *s;
+    } else if (!(best[1].seconds > 0) || with_margin(s) < with_margin(&best[1])) {
+        best[1] = *s;
+    }
+}
+
+/* Weighs a stack with the fastest transports, and with each second one instead. */
+static dlc_status try_stack(request *q, stack *s, stack best[2]) {
+    for (int32_t i = 0; i < s->levels; i++)
+        DLC_TRY(judge_all(q, s->scope[i]));
+    weigh(q, s);
+    keep_best(s, best);
+    for (int32_t i = 0; i < s->levels; i++) {
+        s->pick[i] = 1;
+        weigh(q, s);
+        keep_best(s, best);
+        s->pick[i] = 0;
+    }
+    return DLC_OK;
+}
+
+/* The stack of the levels whose bits are set, and all ranks. */
+static stack make_stack(const dlc_domain_level *level, int32_t levels, unsigned bits) {
+    stack s = {.levels = 0};
+    int32_t below = DLC_SCOPE_RANKS;
+    for (int32_t i = 0; i <= levels; i++) {
+        int32_t within = i < levels ? (int32_t)level[i] : DLC_DOMAIN_JOB;
+        if (i < levels && !(bits >> i & 1))
+            continue;
+        s.scope[s.levels++] = (dlc_comm_scope){below, within};
+        below = within;
+    }
+    return s;
+}
+
+static void add_stack_name(request *q, const stack *s, dlc_text *text) {
+    for (int32_t i = 0; i < s->levels; i++)
+        dlc_text_add(text, "%s%s", i > 0 ? "+" : "",
+                     asked_of(q, s->scope[i])->feature[s->pick[i]]->name);
+}
+
+static dlc_status take(request *q, const stack best[2]) {
+    dlc_transport_choice *choice = q->choice;
+    dlc_text next = {0};
+    for (int32_t i = 0; i < best->levels; i++) {
+        const asked *a = asked_of(q, best->scope[i]);
+        choice->verdict[a->verdict[best->pick[i]]].chosen = 1;
+        choice->level[i] = (dlc_transport_level){a->feature[best->pick[i]],
+                                                 best->scope[i]};
+    }
+    choice->levels = best->levels;
+    choice->seconds = best->seconds;
+    if (!(best[1].seconds > 0))
+        return DLC_OK;
+    add_stack_name(q, &best[1], &next);
+    dlc_status status = dlc_text_status(&next);
+    if (status == DLC_OK) {
+        choice->next = dlc_strdup(dlc_text_string(&next));
+        choice->next_seconds = best[1].seconds;
+        status = choice->next ? DLC_OK : DLC_ERR_NOMEM;
+    }
+    dlc_text_free(&next);
+    return status;
+}
+
 static dlc_status none_fits(const dlc_transport_choice *choice) {
     dlc_text why = {0};
-    for (size_t i = 0; i < choice->verdicts; i++)
-        if (choice->verdict[i].scope == DLC_SCOPE_ALL)
-            dlc_text_add(&why, "%s%s: %s", i > 0 ? "; " : "", choice->verdict[i].name,
-                         choice->verdict[i].reason);
+    const char *between = "";
+    for (size_t i = 0; i < choice->verdicts; i++) {
+        const dlc_transport_verdict *v = &choice->verdict[i];
+        if (v->scope.below != DLC_SCOPE_RANKS || v->scope.within != DLC_DOMAIN_JOB)
+            continue;
+        dlc_text_add(&why, "%s%s: %s", between, v->name, v->reason);
+        between = "; ";
+    }
     dlc_status status = dlc_fail(
         DLC_ERR_CONFIG, "no transport can connect these ranks: %s",
         choice->verdicts > 0 ? dlc_text_string(&why) : "none is installed");
@@ -169,139 +290,97 @@ static dlc_status none_fits(const dlc_transport_choice *choice) {
     return status;
 }
 
-/* Whether the group has two levels: several nodes, and nodes of several ranks. */
-static int has_levels(const request *q) {
-    return q->nodes.nodes > 1 && q->nodes.nodes < q->nodes.ranks;
-}
-
-static dlc_status choose_best(request *q, dlc_transport_choice *choice) {
-    best all = {0}, intra = {0}, inter = {0};
-
-    DLC_TRY(judge_all(q, DLC_SCOPE_ALL, choice, &all));
-    if (has_levels(q)) {
-        DLC_TRY(judge_all(q, DLC_SCOPE_INTRA_NODE, choice, &intra));
-        DLC_TRY(judge_all(q, DLC_SCOPE_INTER_NODE, choice, &inter));
+static dlc_status choose_best(request *q) {
+    dlc_domain_level level[DLC_DOMAIN_LEVELS];
+    int32_t levels = dlc_scopes_levels(&q->scopes, level);
+    stack best[2] = {{.levels = 0}};
+    for (unsigned bits = 0; bits < 1u << levels; bits++) {
+        stack s = make_stack(level, levels, bits);
+        DLC_TRY(try_stack(q, &s, best));
     }
-    if (intra.feature && inter.feature && intra.score > all.score) {
-        choice->verdict[intra.verdict].chosen = 1;
-        choice->verdict[inter.verdict].chosen = 1;
-        choice->feature = intra.feature;
-        choice->inter_node = inter.feature;
-        return DLC_OK;
-    }
-    if (!all.feature)
-        return none_fits(choice);
-    choice->verdict[all.verdict].chosen = 1;
-    choice->feature = all.feature;
-    return DLC_OK;
+    return best->seconds > 0 ? take(q, best) : none_fits(q->choice);
 }
 
-static const char *scope_text(dlc_comm_scope scope) {
-    static const char *const text[] = {"", " inside the nodes", " between the nodes"};
-    return text[scope];
-}
+/* ---- By name ----------------------------------------------------------------- */
 
-static dlc_status choose_one(request *q, const char *name, dlc_comm_scope scope,
-                             dlc_transport_choice *choice, const dlc_feature **chosen) {
+static dlc_status choose_one(request *q, const char *name, dlc_comm_scope scope) {
+    dlc_transport_choice *choice = q->choice;
     const dlc_feature *feature = NULL;
-    DLC_TRY(
-        dlc_registry_find(q->registry, DLC_KIND_TRANSPORT, name, q->device, &feature));
-    DLC_TRY(judge(q, feature, scope, choice));
+    dlc_transport_prediction prediction = {.size = sizeof prediction};
+    char text[48];
+    DLC_TRY(dlc_registry_find(q->args->registry, DLC_KIND_TRANSPORT, name,
+                              q->args->device, &feature));
+    DLC_TRY(judge(q, feature, scope, &prediction));
     dlc_transport_verdict *verdict = &choice->verdict[choice->verdicts - 1];
-    if (verdict->score == 0)
+    dlc_comm_scope_text(scope, text);
+    if (!(prediction.bandwidth > 0))
         return dlc_fail(DLC_ERR_CONFIG, "transport %s cannot connect these ranks%s: %s",
-                        name, scope_text(scope), verdict->reason);
+                        name, text, verdict->reason);
     verdict->chosen = 1;
-    *chosen = feature;
+    choice->seconds += verdict->seconds;
+    choice->level[choice->levels++] = (dlc_transport_level){feature, scope};
     return DLC_OK;
 }
 
-static dlc_status choose_two(request *q, const char *intra_node, const char *inter_node,
-                             dlc_transport_choice *choice) {
-    if (!has_levels(q))
-        return choose_one(q, q->nodes.nodes == 1 ? intra_node : inter_node,
-                          DLC_SCOPE_ALL, choice, &choice->feature);
-    DLC_TRY(choose_one(q, intra_node, DLC_SCOPE_INTRA_NODE, choice, &choice->feature));
-    return choose_one(q, inter_node, DLC_SCOPE_INTER_NODE, choice, &choice->inter_node);
-}
-
-static dlc_status choose_by_name(request *q, const char *wanted,
-                                 dlc_transport_choice *choice) {
-    const char *plus = strchr(wanted, '+');
-    if (!plus)
-        return choose_one(q, wanted, DLC_SCOPE_ALL, choice, &choice->feature);
-    char *intra_node = dlc_format("%.*s", (int)(plus - wanted), wanted);
-    if (!intra_node)
-        return DLC_ERR_NOMEM;
-    dlc_status status = choose_two(q, intra_node, plus + 1, choice);
-    dlc_free(intra_node);
-    return status;
-}
-
-dlc_status dlc_transport_choose(const dlc_registry *registry, const char *wanted,
-                                const char *device, const dlc_transport_args *args,
-                                dlc_settings_of *settings_of, void *context,
-                                dlc_transport_choice *choice) {
-    request q = {.registry = registry,
-                 .device = device,
-                 .args = args,
-                 .settings_of = settings_of,
-                 .context = context};
-    q.rank_info = dlc_alloc((size_t)args->ranks, sizeof *q.rank_info);
-    dlc_status status = q.rank_info
-                            ? dlc_nodes_make(args->rank_info, args->ranks, &q.nodes)
-                            : DLC_ERR_NOMEM;
-    if (status == DLC_OK)
-        status = strcmp(wanted, "auto") == 0 ? choose_best(&q, choice)
-                                             : choose_by_name(&q, wanted, choice);
-    if (status != DLC_OK)
-        choice->feature = choice->inter_node = NULL;
-    dlc_nodes_free(&q.nodes);
-    dlc_free(q.rank_info);
-    return status;
-}
-
-/* ---- Text -------------------------------------------------------------- */
-
-void dlc_transport_choice_name(const dlc_transport_choice *choice, dlc_text *text) {
-    dlc_text_add(text, "%s%s%s", choice->feature->name, choice->inter_node ? "+" : "",
-                 choice->inter_node ? choice->inter_node->name : "");
-}
-
-/* The score of the transport chosen for a scope, 0 if none was. */
-static int32_t chosen_score(const dlc_transport_choice *choice, dlc_comm_scope scope) {
-    for (size_t i = 0; i < choice->verdicts; i++)
-        if (choice->verdict[i].chosen && choice->verdict[i].scope == scope)
-            return choice->verdict[i].score;
-    return 0;
-}
-
-void dlc_transport_choice_text(const dlc_transport_choice *choice, dlc_text *text) {
-    for (size_t i = 0; i < choice->verdicts; i++) {
-        const dlc_transport_verdict *v = &choice->verdict[i];
-        if (v->chosen)
-            dlc_text_add(text, "transport: %s%s: %s\n", v->name, scope_text(v->scope),
-                         v->reason);
-    }
-    for (size_t i = 0; i < choice->verdicts; i++) {
-        const dlc_transport_verdict *v = &choice->verdict[i];
-        int32_t against = chosen_score(choice, v->scope);
-        if (v->chosen)
+/* Two names: inside and between the nodes; three: also between the racks. Of levels
+ * that the ranks do not have, the outer name counts, for nodes of several ranks on one
+ * node the inner one. */
+static dlc_status choose_named(request *q, char *const *name, int32_t names) {
+    static const dlc_domain_level end[] = {DLC_DOMAIN_MACHINE, DLC_DOMAIN_RACK,
+                                           DLC_DOMAIN_JOB};
+    const dlc_rank_info *first = q->scopes.rank_info;
+    int one_node = 1;
+    for (int32_t r = 1; r < q->scopes.ranks; r++)
+        one_node &= first[r].node == first->node;
+    dlc_comm_scope all = {DLC_SCOPE_RANKS, DLC_DOMAIN_JOB};
+    if (names == 1 || one_node)
+        return choose_one(q, name[0], all);
+    int32_t below = DLC_SCOPE_RANKS;
+    for (int32_t i = 0; i < names; i++) {
+        dlc_domain_level within = i + 1 < names ? end[i] : DLC_DOMAIN_JOB;
+        if (within != DLC_DOMAIN_JOB &&
+            !dlc_scopes_has_level(&q->scopes, below, within))
             continue;
-        dlc_text_add(text, "    not %s%s: ", v->name, scope_text(v->scope));
-        if (v->score > 0 && against > 0)
-            dlc_text_add(text, "slower here (%d against %d): ", v->score, against);
-        else if (v->score > 0)
-            dlc_text_add(text, "slower here: ");
-        dlc_text_add(text, "%s\n", v->reason);
+        DLC_TRY(choose_one(q, name[i], (dlc_comm_scope){below, within}));
+        below = within;
     }
+    return DLC_OK;
 }
 
-void dlc_transport_choice_free(dlc_transport_choice *choice) {
-    for (size_t i = 0; i < choice->verdicts; i++) {
-        dlc_free(choice->verdict[i].name);
-        dlc_free(choice->verdict[i].reason);
-    }
-    dlc_free(choice->verdict);
-    *choice = (dlc_transport_choice){0};
+static dlc_status choose_by_name(request *q) {
+    enum { NAMES = 3 };
+    char *copy = dlc_strdup(q->args->wanted), *name[NAMES + 1], *rest = copy;
+    int32_t names = 0;
+    if (!copy)
+        return DLC_ERR_NOMEM;
+    while (rest && names <= NAMES)
+        name[names++] = strsep(&rest, "+");
+    dlc_status status = names > NAMES
+                            ? dlc_fail(DLC_ERR_CONFIG,
+                                       "'%s' names more than three transports: inside "
+                                       "nodes, between nodes, between racks",
+                                       q->args->wanted)
+                            : choose_named(q, name, names);
+    dlc_free(copy);
+    return status;
+}
+
+dlc_status dlc_transport_choose(const dlc_choose_args *args,
+                                dlc_transport_choice *choice) {
+    request q = {.args = args,
+                 .bytes = args->bytes > 0 ? args->bytes : DEFAULT_BYTES,
+                 .choice = choice,
+                 .asked = dlc_alloc(SCOPES, sizeof *q.asked)};
+    const dlc_scopes_args ranks = {args->group, args->topo, args->domains,
+                                   args->any_order};
+    dlc_status status = q.asked ? dlc_scopes_open(&ranks, &q.scopes) : DLC_ERR_NOMEM;
+    choice->bytes = q.bytes;
+    if (status == DLC_OK)
+        status = strcmp(args->wanted, "auto") == 0 ? choose_best(&q)
+                                                   : choose_by_name(&q);
+    if (status != DLC_OK)
+        choice->levels = 0;
+    dlc_scopes_close(&q.scopes);
+    dlc_free(q.asked);
+    return status;
 }

@@ -1,10 +1,6 @@
-/* Opens a communicator's teams and runs its collectives over one or two levels.
- *
- * With two levels the ranks of each node are a team, and the ranks with the same number
- * within their nodes are another, each for its slice of the buffer. Where nodes have
- * unequal numbers of ranks the slices would not agree: then only the first ranks of the
- * nodes form an inter-node team, which reduces for all.
- */
+/* Opens a communicator's teams and runs its collectives over its levels: on the way up
+ * a rank reduces its part of the buffer with its team and keeps a smaller part, on the
+ * way down it gathers these again. */
 #include "comm/comm.h"
 
 #include <stdatomic.h>
@@ -15,17 +11,14 @@
 #include "comm/oob.h"
 #include "comm/team.h"
 
-enum { INTRA_NODE, INTER_NODE, LEVELS };
-
 struct dlc_comm {
     int32_t rank, ranks;
-    int two_levels;
-    dlc_nodes nodes;
+    dlc_levels levels;
     const dlc_device_ops *device_ops;
     dlc_device *device;
-    dlc_oob *oob;           /* out-of-band all-gathers of the teams; two levels only */
-    dlc_team *team[LEVELS]; /* NULL: this rank is alone in it, or not a member. With one
-                               level, INTRA_NODE has all ranks */
+    dlc_oob *oob; /* out-of-band all-gathers of the teams; NULL: one level has all
+                     ranks, in the order of the job's */
+    dlc_team *team[DLC_COMM_LEVELS]; /* NULL: this rank is alone in it, or has none */
     void *job;
     dlc_status (*check)(void *job);
     dlc_status (*oob_all_gather)(void *job, const void *mine, size_t bytes, void *all);
@@ -50,54 +43,30 @@ static dlc_status oob_all_gather(void *context, const void *mine, size_t bytes,
 
 /* ---- Opening and closing ------------------------------------------------- */
 
-/* The ranks of this rank's team at a level. */
-typedef struct members {
-    int32_t *rank; /* in the communicator, ascending */
-    int32_t count, me;
-} members;
-
-static void add_member(members *list, const dlc_comm *comm, int32_t rank) {
-    if (rank == comm->rank)
-        list->me = list->count;
-    list->rank[list->count++] = rank;
+static dlc_status join_oob(const dlc_comm *comm, int32_t level, const int32_t *members,
+                           dlc_team_args *team) {
+    if (!comm->oob)
+        return DLC_OK;
+    team->oob_all_gather = dlc_oob_all_gather;
+    team->check = dlc_oob_check;
+    return dlc_oob_add_group(comm->oob, level, members, team->ranks, &team->job);
 }
 
-static void list_members(const dlc_comm *comm, int level, members *list) {
-    const dlc_nodes *nodes = &comm->nodes;
-    int32_t mine = nodes->node[comm->rank], local = nodes->local[comm->rank];
-
-    list->count = 0;
-    if (!comm->two_levels) {
-        for (int32_t r = 0; r < comm->ranks; r++)
-            add_member(list, comm, r);
-    } else if (level == INTRA_NODE) {
-        for (int32_t i = nodes->first[mine]; i < nodes->first[mine + 1]; i++)
-            add_member(list, comm, nodes->member[i]);
-    } else if (nodes->even || local == 0) {
-        for (int32_t i = 0; i < nodes->nodes; i++)
-            add_member(list, comm, nodes->member[nodes->first[i] + local]);
-    }
-}
-
-static dlc_status open_level(dlc_comm *comm, const dlc_comm_args *args, int level,
-                             members *list) {
-    const dlc_comm_level *how = level == INTRA_NODE ? &args->level : &args->inter_node;
-
-    list_members(comm, level, list);
-    if (list->count < 2)
+static dlc_status open_level(dlc_comm *comm, const dlc_comm_args *args, int32_t level,
+                             int32_t *members, dlc_rank_info *rank_info) {
+    const dlc_comm_level *how = &args->level[level];
+    int32_t count = dlc_levels_team(&comm->levels, level, comm->rank, members);
+    const dlc_rank_info *info = args->rank_info;
+    if (count < 2)
         return DLC_OK;
     if (!how->feature)
-        return dlc_fail(DLC_ERR_INTERNAL, "a team of %d ranks has no transport",
-                        list->count);
-    dlc_rank_info *rank_info = dlc_alloc((size_t)list->count, sizeof *rank_info);
-    if (!rank_info)
-        return DLC_ERR_NOMEM;
-    for (int32_t i = 0; i < list->count; i++)
-        rank_info[i] = comm->nodes.rank_info[list->rank[i]];
+        return dlc_fail(DLC_ERR_INTERNAL, "a team of %d ranks has no transport", count);
+    for (int32_t i = 0; i < count; i++)
+        rank_info[i] = info[members[i]];
     dlc_team_args team = {.feature = how->feature,
                           .settings = how->settings,
-                          .rank = list->me,
-                          .ranks = list->count,
+                          .rank = comm->levels.level[level].position[comm->rank],
+                          .ranks = count,
                           .rank_info = rank_info,
                           .device_ops = args->device_ops,
                           .device = comm->device,
@@ -105,51 +74,67 @@ static dlc_status open_level(dlc_comm *comm, const dlc_comm_args *args, int leve
                           .job = comm,
                           .oob_all_gather = oob_all_gather,
                           .check = check};
-    dlc_status status = DLC_OK;
-    if (comm->two_levels) {
-        team.oob_all_gather = dlc_oob_all_gather;
-        team.check = dlc_oob_check;
-        status = dlc_oob_add_group(comm->oob, level, list->rank, list->count,
-                                   &team.job);
-    }
-    if (status == DLC_OK)
-        status = dlc_team_open(&team, &comm->team[level]);
-    dlc_free(rank_info);
-    return status;
+    DLC_TRY(join_oob(comm, level, members, &team));
+    return dlc_team_open(&team, &comm->team[level]);
 }
 
 /* Takes part in the out-of-band all-gathers of other teams until all have finished. */
 static dlc_status finish_oob(dlc_comm *comm) {
-    return comm->two_levels ? dlc_oob_finish(comm->oob) : DLC_OK;
+    return comm->oob ? dlc_oob_finish(comm->oob) : DLC_OK;
+}
+
+static int has_own_order(const dlc_levels *levels) {
+    for (int32_t r = 0; r < levels->ranks; r++)
+        if (levels->order[r] != r)
+            return 1;
+    return 0;
+}
+
+static dlc_status make_levels(dlc_comm *comm, const dlc_comm_args *args) {
+    dlc_domain_level within[DLC_COMM_LEVELS];
+    for (int32_t i = 0; i < args->levels && i < DLC_COMM_LEVELS; i++)
+        within[i] = args->level[i].within;
+    return dlc_levels_make(args->rank_info, args->ranks, within, args->levels,
+                           &comm->levels);
 }
 
 static dlc_status open_levels(dlc_comm *comm, const dlc_comm_args *args) {
     dlc_device_args device = args->device;
-    members list = {0};
+    size_t ranks = (size_t)comm->ranks;
 
     device.threads = 1; /* the calling thread */
     device.cpus = NULL;
+    DLC_TRY(make_levels(comm, args));
     DLC_TRY(args->device_ops->open(&device, &comm->device));
-    if (comm->two_levels)
+    if (args->levels > 1 || has_own_order(&comm->levels))
         DLC_TRY(dlc_oob_open(comm->rank, comm->ranks, comm, oob_all_gather, check,
                              &comm->oob));
-    list.rank = dlc_alloc((size_t)comm->ranks, sizeof *list.rank);
-    dlc_status status = list.rank ? DLC_OK : DLC_ERR_NOMEM;
-    for (int level = INTRA_NODE; status == DLC_OK && level <= comm->two_levels;
-         level++) {
-        status = open_level(comm, args, level, &list);
+    int32_t *members = dlc_alloc(ranks, sizeof *members);
+    dlc_rank_info *rank_info = dlc_alloc(ranks, sizeof *rank_info);
+    dlc_status status = members && rank_info ? DLC_OK : DLC_ERR_NOMEM;
+    for (int32_t level = 0; status == DLC_OK && level < args->levels; level++) {
+        status = open_level(comm, args, level, members, rank_info);
         if (status == DLC_OK)
             status = finish_oob(comm);
     }
-    dlc_free(list.rank);
+    dlc_free(rank_info);
+    dlc_free(members);
     return status;
+}
+
+/* Whether a level can connect the ranks that it is for. */
+static int has_transport(const dlc_comm_args *args) {
+    for (int32_t i = 0; i < args->levels && i < DLC_COMM_LEVELS; i++)
+        if (args->level[i].feature)
+            return 1;
+    return 0;
 }
 
 dlc_status dlc_comm_open(const dlc_comm_args *args, dlc_comm **comm) {
     if (args->ranks < 1 || args->rank < 0 || args->rank >= args->ranks)
         return dlc_fail(DLC_ERR_INTERNAL, "there is no rank %d among %d", args->rank,
                         args->ranks);
-    if (args->ranks > 1 && !args->level.feature && !args->inter_node.feature)
+    if (args->ranks > 1 && !has_transport(args))
         return dlc_fail(DLC_ERR_INTERNAL, "a communicator of %d ranks has no transport",
                         args->ranks);
     dlc_comm *made = dlc_alloc(1, sizeof *made);
@@ -161,13 +146,7 @@ dlc_status dlc_comm_open(const dlc_comm_args *args, dlc_comm **comm) {
     made->job = args->job;
     made->check = args->check;
     made->oob_all_gather = args->oob_all_gather;
-    dlc_status status = DLC_OK;
-    if (args->ranks > 1) {
-        status = dlc_nodes_make(args->rank_info, args->ranks, &made->nodes);
-        made->two_levels = args->inter_node.feature != NULL;
-        if (status == DLC_OK)
-            status = open_levels(made, args);
-    }
+    dlc_status status = args->ranks > 1 ? open_levels(made, args) : DLC_OK;
     if (status != DLC_OK) {
         dlc_comm_close(made);
         return status;
@@ -179,17 +158,17 @@ dlc_status dlc_comm_open(const dlc_comm_args *args, dlc_comm **comm) {
 void dlc_comm_close(dlc_comm *comm) {
     if (!comm)
         return;
-    dlc_team_close(comm->team[INTER_NODE]);
-    dlc_team_close(comm->team[INTRA_NODE]);
+    for (int32_t level = DLC_COMM_LEVELS; level-- > 0;)
+        dlc_team_close(comm->team[level]);
     dlc_oob_close(comm->oob);
     if (comm->device)
         comm->device_ops->close(comm->device);
-    dlc_nodes_free(&comm->nodes);
+    dlc_levels_free(&comm->levels);
     dlc_free(comm);
 }
 
 dlc_status dlc_comm_register_buffer(dlc_comm *comm, const dlc_memory *memory) {
-    for (int level = INTRA_NODE; level < LEVELS; level++) {
+    for (int32_t level = 0; level < comm->levels.levels; level++) {
         if (comm->team[level])
             DLC_TRY(dlc_team_register_buffer(comm->team[level], memory));
         DLC_TRY(finish_oob(comm));
@@ -201,7 +180,7 @@ void dlc_comm_describe(dlc_comm *comm, char *text, size_t bytes) {
     size_t length = 0;
 
     text[0] = '\0';
-    for (int level = INTRA_NODE; level < LEVELS; level++) {
+    for (int32_t level = 0; level < comm->levels.levels; level++) {
         const dlc_team *team = comm->team[level];
         char used[256] = "";
         if (!team || !DLC_CAN(team->ops, describe) ||
@@ -232,101 +211,124 @@ int32_t dlc_comm_ranks(const dlc_comm *comm) {
 
 /* ---- Collectives over the levels ----------------------------------------- */
 
-/* The slice of a buffer that this rank reduces with the corresponding ranks of the
- * other nodes. Returns where it begins; *n is its length. */
-static size_t slice_of(const dlc_comm *comm, size_t count, size_t *n) {
-    int32_t local = comm->nodes.local[comm->rank];
-    int32_t ranks = dlc_nodes_size(&comm->nodes, comm->nodes.node[comm->rank]);
-    size_t begin = dlc_slice(count, local, ranks);
-    *n = dlc_slice(count, local + 1, ranks) - begin;
-    return begin;
+/* A part of a buffer. */
+typedef struct part {
+    size_t begin, count;
+} part;
+
+/* The part of a rank after a level, which is a slice if its team scatters. */
+static part shrink(const dlc_comm *comm, int32_t level, part whole) {
+    const dlc_level *its = &comm->levels.level[level];
+    int32_t at = its->position[comm->rank], size = its->size[comm->rank];
+    size_t begin = dlc_slice(whole.count, at, size);
+    return (part){whole.begin + begin, dlc_slice(whole.count, at + 1, size) - begin};
 }
 
-static dlc_status reduce_even(dlc_comm *comm, float *buffer, size_t count) {
-    size_t n = 0;
-    float *slice = buffer + slice_of(comm, count, &n);
-
-    if (comm->team[INTRA_NODE])
-        DLC_TRY(dlc_team_reduce_scatter(comm->team[INTRA_NODE], buffer, count));
-    if (n > 0)
-        DLC_TRY(dlc_team_all_reduce(comm->team[INTER_NODE], slice, n));
-    return comm->team[INTRA_NODE]
-               ? dlc_team_all_gather(comm->team[INTRA_NODE], buffer, count)
-               : DLC_OK;
+/* The part that a rank works on at a level. */
+static part part_at(const dlc_comm *comm, int32_t level, size_t count) {
+    part its = {0, count};
+    for (int32_t i = 0; i < level; i++)
+        if (comm->levels.level[i].even)
+            its = shrink(comm, i, its);
+    return its;
 }
 
-static dlc_status reduce_uneven(dlc_comm *comm, float *buffer, size_t count) {
-    if (comm->team[INTRA_NODE])
-        DLC_TRY(dlc_team_all_reduce(comm->team[INTRA_NODE], buffer, count));
-    if (comm->team[INTER_NODE])
-        DLC_TRY(dlc_team_all_reduce(comm->team[INTER_NODE], buffer, count));
-    return comm->team[INTRA_NODE] ? dlc_team_broadcast(comm->team[INTRA_NODE], 0,
-                                                       buffer, count * sizeof(float))
-                                  : DLC_OK;
+static int32_t last_level(const dlc_comm *comm) {
+    return comm->levels.levels - 1;
+}
+
+/* Reduces on all levels; on the last one by `last`. */
+static dlc_status go_up(dlc_comm *comm, float *buffer, size_t count,
+                        dlc_status (*last)(dlc_team *, float *, size_t)) {
+    for (int32_t i = 0; i < comm->levels.levels; i++) {
+        dlc_team *team = comm->team[i];
+        part its = team ? part_at(comm, i, count) : (part){0, 0};
+        if (!team || its.count == 0)
+            continue;
+        DLC_TRY((i == last_level(comm) ? last
+                 : comm->levels.level[i].even
+                     ? dlc_team_reduce_scatter
+                     : dlc_team_all_reduce)(team, buffer + its.begin, its.count));
+    }
+    return DLC_OK;
+}
+
+/* Spreads the sums again, from the levels below `top`. */
+static dlc_status go_down(dlc_comm *comm, float *buffer, size_t count, int32_t top) {
+    for (int32_t i = top; i-- > 0;) {
+        dlc_team *team = comm->team[i];
+        part its = team ? part_at(comm, i, count) : (part){0, 0};
+        if (!team || its.count == 0)
+            continue;
+        if (i == last_level(comm) || comm->levels.level[i].even)
+            DLC_TRY(dlc_team_all_gather(team, buffer + its.begin, its.count));
+        else
+            DLC_TRY(dlc_team_broadcast(team, 0, buffer + its.begin,
+                                       its.count * sizeof *buffer));
+    }
+    return DLC_OK;
 }
 
 static dlc_status all_reduce(dlc_comm *comm, float *buffer, size_t count) {
-    if (!comm->two_levels)
-        return dlc_team_all_reduce(comm->team[INTRA_NODE], buffer, count);
-    return comm->nodes.even ? reduce_even(comm, buffer, count)
-                            : reduce_uneven(comm, buffer, count);
+    DLC_TRY(go_up(comm, buffer, count, dlc_team_all_reduce));
+    return go_down(comm, buffer, count, last_level(comm));
 }
 
 static dlc_status reduce_scatter(dlc_comm *comm, float *buffer, size_t count) {
-    size_t n = 0;
-
-    if (!comm->two_levels)
-        return dlc_team_reduce_scatter(comm->team[INTRA_NODE], buffer, count);
-    if (!comm->nodes.even)
-        return reduce_uneven(comm, buffer, count);
-    float *slice = buffer + slice_of(comm, count, &n);
-    if (comm->team[INTRA_NODE])
-        DLC_TRY(dlc_team_reduce_scatter(comm->team[INTRA_NODE], buffer, count));
-    return n > 0 ? dlc_team_reduce_scatter(comm->team[INTER_NODE], slice, n) : DLC_OK;
+    if (!dlc_comm_has_shards(comm))
+        return all_reduce(comm, buffer, count);
+    return go_up(comm, buffer, count, dlc_team_reduce_scatter);
 }
 
 static dlc_status all_gather(dlc_comm *comm, float *buffer, size_t count) {
-    size_t n = 0;
-
-    if (!comm->two_levels)
-        return dlc_team_all_gather(comm->team[INTRA_NODE], buffer, count);
-    if (!comm->nodes.even)
+    if (!dlc_comm_has_shards(comm))
         return DLC_OK; /* reduce_scatter has already reduced everything everywhere */
-    float *slice = buffer + slice_of(comm, count, &n);
-    if (n > 0)
-        DLC_TRY(dlc_team_all_gather(comm->team[INTER_NODE], slice, n));
-    return comm->team[INTRA_NODE]
-               ? dlc_team_all_gather(comm->team[INTRA_NODE], buffer, count)
-               : DLC_OK;
+    return go_down(comm, buffer, count, comm->levels.levels);
 }
 
-/* Broadcasts within the root's node, from there to the first ranks of the other nodes,
- * and within each of these. */
-static dlc_status broadcast(dlc_comm *comm, int32_t root, void *buffer, size_t bytes) {
-    const dlc_nodes *nodes = &comm->nodes;
+/* This rank's team at a level, if it leads its domain of the level below. */
+static dlc_team *leading_team(const dlc_comm *comm, int32_t level) {
+    return comm->levels.level[level].leads[comm->rank] ? comm->team[level] : NULL;
+}
 
-    if (!comm->two_levels)
-        return dlc_team_broadcast(comm->team[INTRA_NODE], root, buffer, bytes);
-    int with_root = nodes->node[comm->rank] == nodes->node[root];
-    if (with_root && comm->team[INTRA_NODE])
-        DLC_TRY(dlc_team_broadcast(comm->team[INTRA_NODE], nodes->local[root], buffer,
-                                   bytes));
-    if (nodes->local[comm->rank] == 0)
-        DLC_TRY(dlc_team_broadcast(comm->team[INTER_NODE], nodes->node[root], buffer,
-                                   bytes));
-    if (!with_root && comm->team[INTRA_NODE])
-        DLC_TRY(dlc_team_broadcast(comm->team[INTRA_NODE], 0, buffer, bytes));
+/* Where the root's data is in this rank's team at a level: the position of the root, or
+ * of the one that leads its domain. -1: not in this team's domain. */
+static int32_t find_root(const dlc_comm *comm, int32_t level, int32_t root) {
+    const dlc_levels *l = &comm->levels;
+    int32_t at = root;
+    for (int32_t i = 0; i < level; i++) /* to the first of its team, level by level */
+        at = l->level[i].team[at];
+    return l->level[level].team[at] == l->level[level].team[comm->rank]
+               ? l->level[level].position[at]
+               : -1;
+}
+
+/* Broadcasts in the root's innermost domain, between the domains of each level that it
+ * is in, and then inside the others. */
+static dlc_status broadcast(dlc_comm *comm, int32_t root, void *buffer, size_t bytes) {
+    for (int32_t i = 0; i < comm->levels.levels; i++) {
+        dlc_team *team = leading_team(comm, i);
+        int32_t at = team ? find_root(comm, i, root) : -1;
+        if (at >= 0)
+            DLC_TRY(dlc_team_broadcast(team, at, buffer, bytes));
+    }
+    for (int32_t i = last_level(comm); i-- > 0;) {
+        dlc_team *team = leading_team(comm, i);
+        if (team && find_root(comm, i, root) < 0)
+            DLC_TRY(dlc_team_broadcast(team, 0, buffer, bytes));
+    }
     return DLC_OK;
 }
 
 static dlc_status barrier(dlc_comm *comm) {
-    if (comm->team[INTRA_NODE])
-        DLC_TRY(dlc_team_barrier(comm->team[INTRA_NODE]));
-    if (!comm->two_levels)
-        return DLC_OK;
-    if (comm->nodes.local[comm->rank] == 0)
-        DLC_TRY(dlc_team_barrier(comm->team[INTER_NODE]));
-    return comm->team[INTRA_NODE] ? dlc_team_barrier(comm->team[INTRA_NODE]) : DLC_OK;
+    int32_t levels = comm->levels.levels;
+    for (int32_t i = 0; i < levels; i++)
+        if (leading_team(comm, i))
+            DLC_TRY(dlc_team_barrier(leading_team(comm, i)));
+    for (int32_t i = levels - 1; i-- > 0;)
+        if (leading_team(comm, i))
+            DLC_TRY(dlc_team_barrier(leading_team(comm, i)));
+    return DLC_OK;
 }
 
 /* ---- Public collectives -------------------------------------------------- */
@@ -379,15 +381,15 @@ dlc_status dlc_comm_barrier(dlc_comm *comm) {
 }
 
 int dlc_comm_can_fuse_update(const dlc_comm *comm) {
-    const dlc_team *team = comm->team[INTRA_NODE];
-    return team && !comm->two_levels && team->reduces &&
+    const dlc_team *team = comm->team[0];
+    return team && comm->levels.levels == 1 && team->reduces &&
            DLC_CAN(team->ops, fused_update) && DLC_CAN(comm->device_ops, update_to);
 }
 
 dlc_status dlc_comm_fused_update(dlc_comm *comm, float *gradients, float *weights,
                                  size_t count, const dlc_update_range *ranges,
                                  int32_t range_count) {
-    const dlc_team *team = comm->team[INTRA_NODE];
+    const dlc_team *team = comm->team[0];
     int go = 0;
     DLC_TRY(begin(comm, count, &go));
     return go ? end(comm, team->ops->fused_update(team->endpoint, gradients, weights,
@@ -399,13 +401,13 @@ dlc_status dlc_comm_fused_update(dlc_comm *comm, float *gradients, float *weight
  * -------------------------------------------------------- */
 
 int dlc_comm_can_queue(const dlc_comm *comm) {
-    const dlc_team *team = comm->team[INTRA_NODE];
-    return team && !comm->two_levels && team->reduces && team->supports_queues;
+    const dlc_team *team = comm->team[0];
+    return team && comm->levels.levels == 1 && team->reduces && team->supports_queues;
 }
 
 int dlc_comm_can_capture(const dlc_comm *comm) {
     return dlc_comm_can_queue(comm) &&
-           (comm->team[INTRA_NODE]->feature->caps & DLC_TRANSPORT_CAPTURABLE) != 0;
+           (comm->team[0]->feature->caps & DLC_TRANSPORT_CAPTURABLE) != 0;
 }
 
 typedef dlc_status queue_call(dlc_endpoint *endpoint, dlc_queue *queue, float *buffer,
@@ -415,31 +417,28 @@ static dlc_status submit(dlc_comm *comm, queue_call *call, dlc_queue *queue,
                          float *buffer, size_t count) {
     int go = 0;
     DLC_TRY(begin(comm, count, &go));
-    return go ? end(comm, call(comm->team[INTRA_NODE]->endpoint, queue, buffer, count))
-              : DLC_OK;
+    return go ? end(comm, call(comm->team[0]->endpoint, queue, buffer, count)) : DLC_OK;
 }
 
 dlc_status dlc_comm_queue_all_reduce(dlc_comm *comm, dlc_queue *queue, float *buffer,
                                      size_t count) {
-    return submit(comm, comm->team[INTRA_NODE]->ops->queues->all_reduce, queue, buffer,
-                  count);
+    return submit(comm, comm->team[0]->ops->queues->all_reduce, queue, buffer, count);
 }
 
 dlc_status dlc_comm_queue_reduce_scatter(dlc_comm *comm, dlc_queue *queue,
                                          float *buffer, size_t count) {
-    return submit(comm, comm->team[INTRA_NODE]->ops->queues->reduce_scatter, queue,
-                  buffer, count);
+    return submit(comm, comm->team[0]->ops->queues->reduce_scatter, queue, buffer,
+                  count);
 }
 
 dlc_status dlc_comm_queue_all_gather(dlc_comm *comm, dlc_queue *queue, float *buffer,
                                      size_t count) {
-    return submit(comm, comm->team[INTRA_NODE]->ops->queues->all_gather, queue, buffer,
-                  count);
+    return submit(comm, comm->team[0]->ops->queues->all_gather, queue, buffer, count);
 }
 
 /* The transport is polled after an error, too: that is how it abandons waiting work. */
 dlc_status dlc_comm_poll(dlc_comm *comm) {
-    const dlc_team *team = comm->team[INTRA_NODE];
+    const dlc_team *team = comm->team[0];
     dlc_status status = DLC_OK;
     int go = 0;
     if (team && team->supports_queues)
@@ -453,21 +452,13 @@ dlc_status dlc_comm_poll(dlc_comm *comm) {
 /* ---- Shards -------------------------------------------------------------- */
 
 int dlc_comm_has_shards(const dlc_comm *comm) {
-    return comm->ranks > 1 && (!comm->two_levels || comm->nodes.even);
+    return comm->ranks > 1 && dlc_levels_has_shards(&comm->levels);
 }
 
 void dlc_comm_shard(const dlc_comm *comm, size_t count, size_t *begin, size_t *end) {
-    *begin = 0;
-    *end = count;
-    if (!dlc_comm_has_shards(comm))
-        return;
-    if (!comm->two_levels) {
-        *begin = dlc_slice(count, comm->rank, comm->ranks);
-        *end = dlc_slice(count, comm->rank + 1, comm->ranks);
-        return;
-    }
-    size_t n = 0, from = slice_of(comm, count, &n);
-    int32_t node = comm->nodes.node[comm->rank], nodes = comm->nodes.nodes;
-    *begin = from + dlc_slice(n, node, nodes);
-    *end = from + dlc_slice(n, node + 1, nodes);
+    part its = {0, count};
+    if (dlc_comm_has_shards(comm))
+        its = shrink(comm, last_level(comm), part_at(comm, last_level(comm), count));
+    *begin = its.begin;
+    *end = its.begin + its.count;
 }

@@ -1,10 +1,11 @@
 /* Communicators: the collectives of a group of ranks, over one transport for all of
- * them, or over two levels: one transport inside each node and one between the nodes.
+ * them, or over several levels (levels.h): reduced inside domains, exchanged between
+ * them, and spread inside.
  *
- * A reduction gives the same bits on every rank, whatever the size and the chunking:
- * pairwise over the ranks of each node, then pairwise over the nodes
- * (dlc_device_ops.sum). Transports that reduce in another order are used for reductions
- * only if args.any_order allows it.
+ * A reduction gives the same bits on every rank, whatever the size, the chunking and
+ * the levels: it is pairwise in the order of nodes.h (dlc_device_ops.sum). Transports
+ * that reduce in another order are used for reductions only if args.any_order allows
+ * it.
  *
  * Threads: one thread at a time; dlc_comm_cancel may be called from any thread. After
  * an error a communicator can only be closed: every other call returns that error.
@@ -12,23 +13,24 @@
 #ifndef DLC_COMM_COMM_H
 #define DLC_COMM_COMM_H
 
-#include <dlcore/transport.h>
+#include "comm/levels.h"
 
 typedef struct dlc_comm dlc_comm;
 
-/* One of a communicator's transports. */
+/* One of a communicator's levels. */
 typedef struct dlc_comm_level {
     const dlc_feature *feature;
     const dlc_settings *settings;
+    dlc_domain_level within; /* the domains that it connects the ranks of */
 } dlc_comm_level;
 
 /* Copied by dlc_comm_open, except for settings, `job` and the plugins' strings and
  * tables, which must stay valid until close. */
 typedef struct dlc_comm_args {
-    /* The transport of all ranks, or, if `inter_node` has a feature, of the ranks of
-     * each node. Needs no feature for one rank, or if every node has one rank. */
-    dlc_comm_level level;
-    dlc_comm_level inter_node;
+    /* The innermost first; the last is within DLC_DOMAIN_JOB. A level on which no two
+     * ranks meet needs no feature. One rank needs no levels. */
+    dlc_comm_level level[DLC_COMM_LEVELS];
+    int32_t levels;
     int32_t rank, ranks;
     const dlc_rank_info *rank_info; /* one per rank */
     const dlc_device_ops *device_ops;
@@ -99,10 +101,9 @@ dlc_status dlc_comm_fused_update(dlc_comm *comm, float *gradients, float *weight
                                  size_t count, const dlc_update_range *ranges,
                                  int32_t range_count);
 
-/* This rank's shard of `count` elements: [*begin, *end). With one level it is slice
- * `rank` (dlc_slice), with two levels a slice of the node's slice. If the
- * nodes have unequal numbers of ranks it is everything, and dlc_comm_reduce_scatter is
- * an all-reduce. */
+/* This rank's shard of `count` elements: [*begin, *end), a slice (dlc_slice) of a slice
+ * for each level. If levels have teams of unequal sizes it is everything, and
+ * dlc_comm_reduce_scatter is an all-reduce. */
 void dlc_comm_shard(const dlc_comm *comm, size_t count, size_t *begin, size_t *end);
 /* Whether every rank has a shard of its own. */
 int dlc_comm_has_shards(const dlc_comm *comm);

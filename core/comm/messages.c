@@ -134,20 +134,40 @@ static dlc_status sum_node(dlc_team *team, int set, size_t n, int32_t node, floa
     return args->device_ops->sum(args->device, NULL, n, team->sources, ranks, *sum);
 }
 
-/* Adds to `mine` what the peers sent in this set, pairwise over the ranks of each node,
- * then over the nodes. */
+/* Adds the sums of a rack's nodes in place, as sum_node does, and moves the result to
+ * the front of those of all nodes. */
+static dlc_status sum_rack(dlc_team *team, size_t n, int32_t rack, float *mine) {
+    const dlc_transport_args *args = &team->args;
+    const dlc_nodes *nodes = &team->nodes;
+    int32_t begin = dlc_nodes_rack_begin(nodes, rack);
+    int32_t count = dlc_nodes_rack_begin(nodes, rack + 1) - begin;
+    float *const *first = team->node_sum + begin;
+    int here = nodes->rack[nodes->node[args->rank]] == rack;
+    float *sum = here ? mine : first[0];
+
+    if (count > 1)
+        DLC_TRY(args->device_ops->sum(args->device, NULL, n,
+                                      (const float *const *)first, count, sum));
+    team->node_sum[rack] = count > 1 ? sum : first[0];
+    return DLC_OK;
+}
+
+/* Adds to `mine` what the peers sent in this set, in the order of comm/nodes.h. */
 static dlc_status sum_set(dlc_team *team, int set, size_t n, float *mine) {
     const dlc_transport_args *args = &team->args;
-    int32_t nodes = team->nodes.nodes;
-    float *sum = NULL;
+    const dlc_nodes *nodes = &team->nodes;
 
-    for (int32_t i = 0; n > 0 && i < nodes; i++) {
-        DLC_TRY(sum_node(team, set, n, i, mine, &sum));
-        team->node_sum[i] = sum;
-    }
-    if (n == 0 || nodes == 1)
+    if (n == 0)
         return DLC_OK;
-    return args->device_ops->sum(args->device, NULL, n, team->node_sum, nodes, mine);
+    for (int32_t i = 0; i < nodes->nodes; i++)
+        DLC_TRY(sum_node(team, set, n, i, mine, &team->node_sum[i]));
+    for (int32_t i = 0; i < nodes->racks; i++)
+        DLC_TRY(sum_rack(team, n, i, mine));
+    if (nodes->racks == 1)
+        return DLC_OK;
+    return args->device_ops->sum(args->device, NULL, n,
+                                 (const float *const *)team->node_sum, nodes->racks,
+                                 mine);
 }
 
 /* Between two machines one round sends no more bytes than two, and saves waking a

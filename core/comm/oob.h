@@ -19,7 +19,7 @@
 typedef struct dlc_oob dlc_oob;
 
 /* Groups that a rank may be in. */
-enum { DLC_OOB_GROUPS = 2 };
+enum { DLC_OOB_GROUPS = 8 };
 
 /* `job` and the calls are those of dlc_transport_args, over all ranks of the job. */
 dlc_status dlc_oob_open(int32_t rank, int32_t ranks, void *job,

@@ -183,10 +183,11 @@ static dlc_status check_transport(const dlc_p2p *p2p, const dlc_comm_args *args,
                                 .device_ops = args->device_ops,
                                 .device = p2p->device};
     char reason[256] = "";
-    int32_t score = 0;
+    dlc_transport_prediction prediction = {.size = sizeof prediction};
 
-    DLC_TRY(dlc_answer_score(level->feature, &asked, reason, sizeof reason, &score));
-    if (score > 0)
+    DLC_TRY(dlc_answer_prediction(level->feature, &asked, reason, sizeof reason,
+                                  &prediction));
+    if (prediction.bandwidth > 0)
         return DLC_OK;
     return dlc_fail(
         DLC_ERR_CONFIG,
@@ -196,8 +197,7 @@ static dlc_status check_transport(const dlc_p2p *p2p, const dlc_comm_args *args,
 }
 
 static dlc_status open_team(dlc_p2p *p2p, const dlc_comm_args *args) {
-    const dlc_comm_level *level = args->inter_node.feature ? &args->inter_node
-                                                           : &args->level;
+    const dlc_comm_level *level = &args->level[args->levels - 1];
     dlc_device_args device = args->device;
 
     device.threads = 1; /* the calling thread */
@@ -219,7 +219,7 @@ static dlc_status open_team(dlc_p2p *p2p, const dlc_comm_args *args) {
 }
 
 dlc_status dlc_p2p_open(const dlc_comm_args *args, dlc_p2p **p2p) {
-    if (args->ranks < 2 || (!args->level.feature && !args->inter_node.feature))
+    if (args->ranks < 2 || args->levels < 1 || !args->level[args->levels - 1].feature)
         return dlc_fail(DLC_ERR_INTERNAL,
                         "a P2P channel of %d ranks, or without a transport",
                         args->ranks);

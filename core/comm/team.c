@@ -5,12 +5,13 @@
 #include "base/memory.h"
 
 /* Whether the transport's own reductions may be used. One with DLC_TRANSPORT_PAIRWISE
- * reduces pairwise over the ranks, but the required order is over the ranks of each
- * node, then over the nodes. Both are the same for one node, or for nodes of one rank.
- */
+ * reduces pairwise over the ranks. That is the required order (comm/nodes.h) for ranks
+ * of one node, for nodes of one rank in one rack, and for racks of one rank. */
 static int may_reduce(const dlc_team *team, const dlc_team_args *args) {
     const dlc_nodes *nodes = &team->nodes;
-    int same_order = nodes->nodes == 1 || nodes->nodes == nodes->ranks;
+    int same_order = nodes->nodes == 1 ||
+                     (nodes->nodes == nodes->ranks &&
+                      (nodes->racks == 1 || nodes->racks == nodes->nodes));
     int pairwise = (team->feature->caps & DLC_TRANSPORT_PAIRWISE) != 0;
     return args->any_order || (pairwise && same_order);
 }

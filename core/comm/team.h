@@ -40,7 +40,7 @@ typedef struct dlc_team {
     dlc_memory scratch;
     float **chunk;          /* where a rank's contribution is received; two sets */
     const float **sources;  /* the operands of one sum */
-    const float **node_sum; /* one per node */
+    float **node_sum;       /* one per node */
     dlc_request **requests; /* two sets of twice as many as there are ranks */
     size_t pending[2];      /* requests in each set */
 } dlc_team;

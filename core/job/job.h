@@ -37,6 +37,8 @@ typedef struct dlc_job_options {
     const int32_t *device_index; /* NULL: 0, 1, 2 ... */
     int devices;                 /* 0: every rank gets index 0 */
 
+    int discover;    /* find the parts and links of this machine, for dlc_job_machine
+                        (machines.h), if there are several ranks */
     int external;    /* a launcher may have started this process: see dlc_job_run */
     uint64_t digest; /* of the settings; external ranks must all have the same */
     double rendezvous_timeout; /* seconds to wait for external ranks; 0: 60 */

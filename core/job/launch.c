@@ -9,10 +9,12 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "job/external.h"
 #include "job/rank.h"
 #include "job/signals.h"
+#include "topology/discover.h"
 
 /* ---- One rank, in this process ---------------------------------------------- */
 
@@ -143,6 +145,12 @@ static dlc_status check_options(const dlc_job_options *options) {
     return DLC_OK;
 }
 
+/* A job trains without, too: it then knows only which ranks share a machine. */
+static void discover(dlc_launch *launch) {
+    if (dlc_topo_discover(NULL, 0, &launch->machine) != DLC_OK)
+        dlc_warn("the topology of this machine is not known: %s", dlc_detail());
+}
+
 dlc_status dlc_job_run(const dlc_job_options *options, dlc_job_main main,
                        void *argument, int *exit_code) {
     dlc_external external = {.kind = DLC_EXTERNAL_NONE};
@@ -158,6 +166,8 @@ dlc_status dlc_job_run(const dlc_job_options *options, dlc_job_main main,
         return dlc_fail(DLC_ERR_NOMEM, "cannot allocate shared memory for %d ranks: %s",
                         options->ranks, strerror(errno));
     launch.activity = shared;
+    if (options->discover && (options->ranks > 1 || external.kind != DLC_EXTERNAL_NONE))
+        discover(&launch);
     dlc_status status = dlc_cores_open(NULL, &launch.cores);
     if (status == DLC_OK && external.kind != DLC_EXTERNAL_NONE)
         status = dlc_external_run(&launch, &external, exit_code);
@@ -165,6 +175,7 @@ dlc_status dlc_job_run(const dlc_job_options *options, dlc_job_main main,
         status = options->ranks == 1 ? run_single(&launch, exit_code)
                                      : run_forked(&launch, exit_code);
     dlc_cores_close(launch.cores);
+    dlc_topo_free(&launch.machine);
     munmap(shared, bytes);
     return status;
 }

@@ -28,6 +28,7 @@
 struct dlc_job {
     int rank, ranks, threads;
     dlc_rank_info *infos;
+    const dlc_topo *machine;
     dlc_thread_placement thread_cpus; /* own */
     int bound, on_spare_cpus;
     dlc_core_set before; /* dlc_job_use_spare_cpus: the caller's CPUs */
@@ -273,6 +274,7 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
         return DLC_ERR_NOMEM;
     }
     made->rank = args->rank;
+    made->machine = args->machine;
     made->ranks = args->ranks;
     made->activity = args->activity;
     made->control = args->control;
@@ -348,6 +350,14 @@ void dlc_job_use_spare_cpus(dlc_job *job, int on) {
 
 const dlc_rank_info *dlc_job_rank_info(const dlc_job *job, int r) {
     return r >= 0 && r < job->ranks ? &job->infos[r] : NULL;
+}
+
+dlc_rank_info *dlc_rank_own_info(dlc_job *job, int r) {
+    return &job->infos[r];
+}
+
+const dlc_topo *dlc_rank_machine(const dlc_job *job) {
+    return job->machine;
 }
 
 /* Lost increments do not matter: readers only look whether the value changes. */

@@ -11,6 +11,10 @@
  * process is bound to its share of cores. The signals of dlc_rank_signals must be
  * blocked. Takes ownership of `control`, also on failure. */
 dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job);
+/* This machine, as the launcher has discovered it; empty, or NULL: it is not known. */
+const dlc_topo *dlc_rank_machine(const dlc_job *job);
+/* The entry of dlc_job_rank_info, to complete it (machines.c). */
+dlc_rank_info *dlc_rank_own_info(dlc_job *job, int r);
 /* Returns the signal that asked the only rank of a job to stop, 0 if none did. */
 int dlc_rank_close(dlc_job *job);
 

@@ -4,6 +4,7 @@
 
 #include "job/activity.h"
 #include "topology/cores.h"
+#include "topology/graph.h"
 
 typedef struct dlc_rank_args {
     int rank, ranks;
@@ -16,7 +17,8 @@ typedef struct dlc_rank_args {
     const char *device;
     const int32_t *device_index; /* as in dlc_job_options */
     int devices;
-    const dlc_cores *cores; /* that this process may use; needed while opening */
+    const dlc_cores *cores;  /* that this process may use; needed while opening */
+    const dlc_topo *machine; /* this one; empty: not known */
     int unbound;
 } dlc_rank_args;
 

@@ -35,6 +35,7 @@ dlc_rank_args dlc_launch_rank_args(const dlc_launch *launch, int rank, int ranks
                            .device_index = options->device_index,
                            .devices = options->devices,
                            .cores = launch->cores,
+                           .machine = &launch->machine,
                            .unbound = options->unbound};
 }
 

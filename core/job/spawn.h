@@ -17,6 +17,7 @@ typedef struct dlc_launch {
     dlc_job_main main;
     void *argument;
     dlc_cores *cores;
+    dlc_topo machine;              /* this one; empty: not known */
     dlc_shared_activity *activity; /* one for each rank forked here, shared with it */
     pid_t pid;                     /* of this process */
     sigset_t signals; /* blocked between block_signals and restore_signals */

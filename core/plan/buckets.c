@@ -22,6 +22,16 @@ double dlc_plan_bucket_bytes(const dlc_plan_cluster *cluster,
     return dlc_plan_best_bucket(latency + cluster->handover, bytes / rest, bytes);
 }
 
+double dlc_plan_reduction(const dlc_transport_prediction *prediction, double bytes) {
+    double bucket = dlc_plan_best_bucket(prediction->latency + DLC_PLAN_HANDOVER,
+                                         prediction->bandwidth, bytes);
+    double buckets = fmax(floor(bytes / bucket), 1);
+    double bandwidth = bytes / buckets <= (double)DLC_SMALL_REDUCTION
+                           ? prediction->small_bandwidth
+                           : prediction->bandwidth;
+    return buckets * prediction->latency + bytes / bandwidth;
+}
+
 static dlc_status add(dlc_plan_buckets *buckets, dlc_plan_bucket bucket) {
     dlc_plan_bucket *grown = dlc_grow_by_one(buckets->bucket, buckets->count,
                                              sizeof *grown);

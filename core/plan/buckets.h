@@ -4,6 +4,8 @@
 #ifndef DLC_PLAN_BUCKETS_H
 #define DLC_PLAN_BUCKETS_H
 
+#include <dlcore/transport.h>
+
 #include "plan/exchange.h"
 
 /* A bucket: layers first .. last, or one of several parts of a large one. */
@@ -11,6 +13,10 @@ typedef struct dlc_plan_bucket {
     size_t first, last;
     double bytes;
 } dlc_plan_bucket;
+
+/* Seconds of reducing `bytes` in buckets of the best size, by a transport or a stack of
+ * levels of this prediction. Fits dlc_choose_args.cost. */
+double dlc_plan_reduction(const dlc_transport_prediction *prediction, double bytes);
 
 /* Start with {0}; release with dlc_plan_buckets_free. */
 typedef struct dlc_plan_buckets {

@@ -9,7 +9,4 @@
 /* A typical link of the class between two ranks. */
 dlc_plan_link dlc_plan_assumed_link(dlc_topo_class class);
 
-/* The latency of a network whose adapters access device memory. */
-#define DLC_PLAN_RDMA_LATENCY 5e-6
-
 #endif

@@ -71,11 +71,11 @@ int32_t dlc_answer_bad_name(const char *const *first, size_t stride, int32_t cou
 
 /* The longest that a call may take; without a persistence daemon, asking a driver takes
  * 10 s and more. */
-#define SCORE_SECONDS 5.0
+#define PREDICT_SECONDS 5.0
 #define COUNT_SECONDS 60.0
 
 /* Tables of calls that have answered in a child. Pictures of many machines ask for
- * thousands of scores, and trying each takes a minute. */
+ * thousands of predictions, and trying each takes a minute. */
 static _Atomic(const void *) tried[32];
 
 static int was_tried(const void *ops) {
@@ -108,33 +108,49 @@ static dlc_status try_call(const dlc_feature *feature, const char *name, double 
 
 /* ---- Transports -------------------------------------------------------------- */
 
-/* The arguments of score. */
-typedef struct scoring {
+/* The arguments of predict. */
+typedef struct predicting {
     const dlc_transport_ops *ops;
     const dlc_transport_args *args;
-    int32_t score;
+    dlc_transport_prediction prediction;
     char *reason;
     size_t room;
-} scoring;
+} predicting;
 
-static dlc_status call_score(void *context) {
-    scoring *call = context;
-    return call->ops->score(call->args, &call->score, call->reason, call->room);
+static dlc_status call_predict(void *context) {
+    predicting *call = context;
+    call->prediction = (dlc_transport_prediction){.size = sizeof call->prediction};
+    return call->ops->predict(call->args, &call->prediction, call->reason, call->room);
 }
 
-dlc_status dlc_answer_score(const dlc_feature *feature, const dlc_transport_args *args,
-                            char *reason, size_t room, int32_t *score) {
-    enum { SCORE_MAX = 100 };
-    scoring call = {.ops = feature->ops, .args = args, .reason = reason, .room = room};
+/* Slower than a second a byte or a day a step is a mistake in a unit. */
+static int is_plausible(const dlc_transport_prediction *p) {
+    return p->latency > 0 && p->latency < 86400 && p->small_bandwidth > 1 &&
+           p->small_bandwidth < 1e18 && p->bandwidth > 1 && p->bandwidth < 1e18;
+}
+
+dlc_status dlc_answer_prediction(const dlc_feature *feature,
+                                 const dlc_transport_args *args, char *reason,
+                                 size_t room, dlc_transport_prediction *prediction) {
+    predicting call = {
+        .ops = feature->ops, .args = args, .reason = reason, .room = room};
     reason[0] = '\0';
     if (!args->device)
-        DLC_TRY(try_call(feature, "score", SCORE_SECONDS, call_score, &call));
-    DLC_TRY(call_score(&call));
+        DLC_TRY(try_call(feature, "predict", PREDICT_SECONDS, call_predict, &call));
+    DLC_TRY(call_predict(&call));
     reason[room - 1] = '\0';
-    if (call.score < 0 || call.score > SCORE_MAX)
-        return dlc_answer_refuse(feature, "its score is %d, not 0 to %d",
-                                 (int)call.score, SCORE_MAX);
-    *score = call.score;
+    const dlc_transport_prediction *p = &call.prediction;
+    if (p->bandwidth == 0) { // NOLINT(clang-diagnostic-float-equal): it cannot
+        *prediction = (dlc_transport_prediction){.size = sizeof *prediction};
+        return DLC_OK;
+    }
+    if (!is_plausible(p))
+        return dlc_answer_refuse(
+            feature,
+            "it predicts %g s and %g and %g bytes/s, which must be "
+            "above 0, and plausible",
+            p->latency, p->small_bandwidth, p->bandwidth);
+    *prediction = *p;
     return DLC_OK;
 }
 

@@ -28,11 +28,12 @@ int dlc_answer_is_tensor(const dlc_shape *shape, dlc_dtype dtype);
  * space, or occurs before; -1 if there is none. Names are `stride` bytes apart. */
 int32_t dlc_answer_bad_name(const char *const *first, size_t stride, int32_t count);
 
-/* Ask a transport for its score, and a device for the number of devices. They are asked
- * in a child first (probe.h), in which a crash is only a failure; a transport only as
- * long as no device is open, since drivers do not survive a fork. */
-dlc_status dlc_answer_score(const dlc_feature *feature, const dlc_transport_args *args,
-                            char *reason, size_t room, int32_t *score);
+/* Ask a transport for its prediction, and a device for the number of devices. They are
+ * asked in a child first (probe.h), in which a crash is only a failure; a transport
+ * only as long as no device is open, since drivers do not survive a fork. */
+dlc_status dlc_answer_prediction(const dlc_feature *feature,
+                                 const dlc_transport_args *args, char *reason,
+                                 size_t room, dlc_transport_prediction *prediction);
 dlc_status dlc_answer_devices(const dlc_feature *feature, int32_t *count);
 
 /* Check what a data source described (encoded: its images have sizes of their own), and

@@ -46,10 +46,10 @@ static const call device_queue_calls[] = {
     CALL(dlc_device_queue_ops, event_sync),  CALLS_END,
 };
 static const call transport_calls[] = {
-    CALL(dlc_transport_ops, score), CALL(dlc_transport_ops, open),
-    CALL(dlc_transport_ops, close), CALL(dlc_transport_ops, send),
-    CALL(dlc_transport_ops, recv),  CALL(dlc_transport_ops, test),
-    CALL(dlc_transport_ops, wait),  CALLS_END,
+    CALL(dlc_transport_ops, predict), CALL(dlc_transport_ops, open),
+    CALL(dlc_transport_ops, close),   CALL(dlc_transport_ops, send),
+    CALL(dlc_transport_ops, recv),    CALL(dlc_transport_ops, test),
+    CALL(dlc_transport_ops, wait),    CALLS_END,
 };
 static const call transport_queue_calls[] = {
     CALL(dlc_transport_queue_ops, all_reduce),

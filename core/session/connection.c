@@ -8,21 +8,26 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "plan/buckets.h"
+#include "session/racks.h"
+#include "topology/discover.h"
+#include "topology/read.h"
 
 /* ---- Settings ---------------------------------------------------------------- */
 
 typedef struct source {
     const dlc_connection_args *args;
     dlc_connection *connection;
+    double bytes; /* the most of any rank */
 } source;
 
-/* Is the name one of those in "A" or "A+B"? */
+/* Is the name one of those in "A", "A+B" or "A+B+C"? */
 static int is_named(const char *wanted, const char *name) {
     size_t length = strlen(name);
-    const char *plus = strchr(wanted, '+');
-    size_t first = plus ? (size_t)(plus - wanted) : strlen(wanted);
-    return (first == length && strncmp(wanted, name, length) == 0) ||
-           (plus && strcmp(plus + 1, name) == 0);
+    for (const char *at = wanted; at; at = strchr(at, '+') ? strchr(at, '+') + 1 : NULL)
+        if (strcspn(at, "+") == length && strncmp(at, name, length) == 0)
+            return 1;
+    return 0;
 }
 
 /* The settings of [transport] for a transport that it names, and defaults for others.
@@ -31,8 +36,8 @@ static dlc_status settings_of(void *context, const dlc_feature *feature,
                               const dlc_settings **settings) {
     const source *from = context;
     dlc_connection *connection = from->connection;
-    /* Its score is asked for next: if that kills the rank, the report names it. */
-    dlc_job_activity(from->args->job, "scoring of transport", feature->name, 0);
+    /* Its prediction is asked for next: if that kills the rank, the report names it. */
+    dlc_job_activity(from->args->job, "prediction of transport", feature->name, 0);
     if (is_named(from->args->wanted, feature->name)) {
         *settings = from->args->settings;
         return DLC_OK;
@@ -70,7 +75,9 @@ enum { NAME = 128 };
 typedef struct pick {
     dlc_transport_choice choice;
     dlc_status status;
-    char name[NAME]; /* "" if there was nothing to choose from */
+    /* Next to each other, because ranks compare both. */
+    char name[NAME - DLC_DOMAIN_LEVELS]; /* "" if there was nothing to choose from */
+    char levels[DLC_DOMAIN_LEVELS];
 } pick;
 
 /* The first rank whose choice differs from rank 0's, and both choices; -1: none. */
@@ -83,27 +90,46 @@ static void pick_free(pick *mine) {
     dlc_transport_choice_free(&mine->choice);
 }
 
+/* The transports' names and the levels that they connect: "A+B", and a mark for each.
+ */
+static dlc_status name_pick(pick *mine) {
+    dlc_text name = {0};
+    dlc_transport_choice_name(&mine->choice, &name);
+    dlc_status status = dlc_text_status(&name);
+    if (status == DLC_OK)
+        (void)snprintf(mine->name, sizeof mine->name, "%s", dlc_text_string(&name));
+    for (int32_t i = 0; i < mine->choice.levels; i++)
+        mine->levels[i] = (char)('A' + mine->choice.level[i].scope.within);
+    dlc_text_free(&name);
+    return status;
+}
+
 static void pick_locally(const dlc_connection_args *args, const dlc_comm_args *comm,
                          source *from, pick *mine) {
-    dlc_transport_args asked = {.size = sizeof asked,
-                                .rank = comm->rank,
-                                .ranks = comm->ranks,
-                                .rank_info = comm->rank_info,
-                                .device_ops = comm->device_ops,
-                                .device = args->device,
-                                .tagged_messages = args->tagged_messages};
-    dlc_text name = {0};
+    const dlc_connection *connection = from->connection;
+    const dlc_transport_args group = {.size = sizeof group,
+                                      .rank = comm->rank,
+                                      .ranks = comm->ranks,
+                                      .rank_info = comm->rank_info,
+                                      .device_ops = comm->device_ops,
+                                      .device = args->device,
+                                      .tagged_messages = args->tagged_messages};
+    int known = connection->domains.ranks > 0;
+    const dlc_choose_args asked = {.registry = args->registry,
+                                   .wanted = args->wanted,
+                                   .device = args->device_feature->name,
+                                   .group = &group,
+                                   .topo = known ? &connection->topo : NULL,
+                                   .domains = known ? &connection->domains : NULL,
+                                   .bytes = from->bytes,
+                                   .any_order = args->any_order,
+                                   .cost = dlc_plan_reduction,
+                                   .settings_of = settings_of,
+                                   .context = from};
     *mine = (pick){.status = DLC_OK};
-    mine->status = dlc_transport_choose(args->registry, args->wanted,
-                                        args->device_feature->name, &asked, settings_of,
-                                        from, &mine->choice);
-    if (mine->status == DLC_OK) {
-        dlc_transport_choice_name(&mine->choice, &name);
-        mine->status = dlc_text_status(&name);
-    }
+    mine->status = dlc_transport_choose(&asked, &mine->choice);
     if (mine->status == DLC_OK)
-        (void)snprintf(mine->name, sizeof mine->name, "%s", dlc_text_string(&name));
-    dlc_text_free(&name);
+        mine->status = name_pick(mine);
 }
 
 static dlc_status compare(const dlc_connection_args *args, const pick *mine,
@@ -115,7 +141,7 @@ static dlc_status compare(const dlc_connection_args *args, const pick *mine,
     dlc_status status = dlc_job_all_gather(args->job, mine->name, NAME, all);
     *found = (mismatch){.rank = -1};
     for (int32_t r = 1; status == DLC_OK && found->rank < 0 && r < ranks; r++) {
-        if (strncmp(all[r], all[0], NAME) == 0)
+        if (memcmp(all[r], all[0], NAME) == 0)
             continue;
         found->rank = r;
         memcpy(found->first, all[0], NAME);
@@ -160,26 +186,94 @@ static dlc_status pick_together(const dlc_connection_args *args,
     return refuse_mismatch(args, &found);
 }
 
+/* The most gradients of any rank: all ranks decide by the same number. */
+static dlc_status share_bytes(const dlc_connection_args *args, double *most) {
+    int32_t ranks = dlc_job_ranks(args->job);
+    double *all = dlc_alloc((size_t)ranks, sizeof *all);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    dlc_status status = dlc_job_all_gather(args->job, &args->bytes, sizeof *all, all);
+    for (int32_t r = 0; status == DLC_OK && r < ranks; r++)
+        *most = all[r] > *most ? all[r] : *most;
+    dlc_free(all);
+    return status;
+}
+
+static dlc_status take_levels(const pick *mine, source *from, dlc_comm_args *comm) {
+    for (int32_t i = 0; i < mine->choice.levels; i++) {
+        const dlc_transport_level *its = &mine->choice.level[i];
+        comm->level[i].feature = its->feature;
+        comm->level[i].within = (dlc_domain_level)its->scope.within;
+        DLC_TRY(settings_of(from, its->feature, &comm->level[i].settings));
+    }
+    comm->levels = mine->choice.levels;
+    return DLC_OK;
+}
+
 /* Every rank chooses on its own; all must arrive at the same choice. */
 static dlc_status choose(const dlc_connection_args *args, dlc_comm_args *comm,
                          dlc_connection *connection) {
-    source from = {args, connection};
+    source from = {args, connection, 0};
     pick mine = {.status = DLC_OK};
+    DLC_TRY(share_bytes(args, &from.bytes));
     dlc_status status = pick_together(args, comm, &from, &mine);
     if (comm->rank == 0)
         announce(&mine.choice);
     if (status == DLC_OK) {
         connection->transport = dlc_strdup(mine.name);
-        status = connection->transport ? DLC_OK : DLC_ERR_NOMEM;
+        status = connection->transport ? take_levels(&mine, &from, comm)
+                                       : DLC_ERR_NOMEM;
     }
-    if (status == DLC_OK) {
-        comm->level.feature = mine.choice.feature;
-        comm->inter_node.feature = mine.choice.inter_node;
-        status = settings_of(&from, mine.choice.feature, &comm->level.settings);
-    }
-    if (status == DLC_OK && mine.choice.inter_node)
-        status = settings_of(&from, mine.choice.inter_node, &comm->inter_node.settings);
     pick_free(&mine);
+    return status;
+}
+
+/* ---- Topology ---------------------------------------------------------------- */
+
+static void show_domains(const dlc_connection *connection) {
+    dlc_text text = {0};
+    dlc_domains_text(&connection->domains, &connection->topo, &text);
+    if (dlc_text_status(&text) == DLC_OK && text.length > 0) {
+        text.bytes[text.length - 1] = '\0'; /* drop the final newline */
+        dlc_log_lines(DLC_LOG_DEBUG, dlc_text_string(&text));
+    }
+    dlc_text_free(&text);
+}
+
+static dlc_status find_domains(const dlc_connection_args *args,
+                               dlc_connection *connection) {
+    int32_t *rack = dlc_alloc((size_t)dlc_job_ranks(args->job), sizeof *rack);
+    int known = 0;
+    dlc_status status = rack ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = dlc_racks_find(
+            args->job, dlc_settings_get_string(args->settings, "racks"), rack, &known);
+    if (status == DLC_OK)
+        status = dlc_job_find_domains(args->job, &connection->topo, known ? rack : NULL,
+                                      &connection->domains);
+    dlc_free(rack);
+    return status;
+}
+
+/* Gathers the machines, with the devices that the ranks compute on. Without a graph of
+ * one of them, the job knows only which ranks share a machine. */
+static dlc_status find_topology(const dlc_connection_args *args,
+                                dlc_connection *connection) {
+    dlc_topo mine = {0};
+    int complete = 0;
+    dlc_status status = dlc_job_machine(args->job, &mine);
+    if (status == DLC_OK && mine.nodes)
+        status = dlc_topo_add_devices(&mine, 0, args->device_feature);
+    if (status == DLC_OK && mine.nodes)
+        dlc_topo_number(&mine, 0);
+    if (status == DLC_OK)
+        status = dlc_job_gather_machines(args->job, &mine, &connection->topo,
+                                         &complete);
+    if (status == DLC_OK && complete)
+        status = find_domains(args, connection);
+    if (status == DLC_OK && complete && dlc_job_rank(args->job) == 0)
+        show_domains(connection);
+    dlc_topo_free(&mine);
     return status;
 }
 
@@ -229,6 +323,7 @@ static dlc_status open_connection(const dlc_connection_args *args,
     char description[512];
     if (comm.ranks > 1) {
         DLC_TRY(compare_devices(args));
+        DLC_TRY(find_topology(args, connection));
         DLC_TRY(choose(args, &comm, connection));
     } else {
         connection->transport = dlc_strdup("none");
@@ -257,5 +352,7 @@ void dlc_connection_close(dlc_connection *connection) {
         dlc_settings_free(connection->made[i]);
     dlc_free(connection->made);
     dlc_free(connection->transport);
+    dlc_domains_free(&connection->domains);
+    dlc_topo_free(&connection->topo);
     *connection = (dlc_connection){0};
 }

@@ -102,14 +102,20 @@ static dlc_status open_merges(const dlc_rank_info *rank_info,
     int32_t ranks = group->table.ranks;
     dlc_nodes nodes = {0};
     dlc_merge *merges = dlc_alloc((size_t)ranks, sizeof *merges);
-    if (!merges)
-        return DLC_ERR_NOMEM;
-    dlc_status status = dlc_nodes_make(rank_info, ranks, &nodes);
+    dlc_rank_info *by_rank = dlc_alloc((size_t)ranks, sizeof *by_rank);
+    dlc_status status = merges && by_rank ? DLC_OK : DLC_ERR_NOMEM;
+    for (int32_t r = 0; status == DLC_OK && r < ranks; r++) {
+        by_rank[r] = rank_info[r];
+        by_rank[r].order = 0; /* by rank: the first one must have the result */
+    }
+    if (status == DLC_OK)
+        status = dlc_nodes_make(by_rank, ranks, &nodes);
     if (status == DLC_OK) {
         dlc_nodes_merges(&nodes, merges);
         status = send_merges(group, merges);
     }
     dlc_nodes_free(&nodes);
+    dlc_free(by_rank);
     dlc_free(merges);
     return status;
 }

@@ -66,6 +66,13 @@ static dlc_status open_loss_scale(dlc_session *session) {
 
 /* ---- Ranks ------------------------------------------------------------------- */
 
+/* What is reduced in an iteration; 0: the nets are not open yet. */
+static double gradient_bytes(const dlc_session *session) {
+    return session->net && !session->output.is_wanted
+               ? (double)dlc_net_arenas(session->net)->count * sizeof(float)
+               : 0;
+}
+
 static dlc_status open_connection(dlc_session *session) {
     const dlc_setup *setup = session->setup;
     if (session->connection.comm)
@@ -77,6 +84,7 @@ static dlc_status open_connection(dlc_session *session) {
                                 .device = session->device,
                                 .device_args = device_args(session),
                                 .job = session->job,
+                                .bytes = gradient_bytes(session),
                                 .tagged_messages = session->needs.p2p_channel,
                                 .any_order = dlc_settings_is(setup->transport_settings,
                                                              "reduction_order", "any")};

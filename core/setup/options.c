@@ -47,7 +47,10 @@ const dlc_option dlc_consistency_section_options[] = {
 const dlc_option dlc_transport_section_options[] = {
     DLC_STRING("type", "auto",
                "how ranks communicate; auto: the best fit for the interconnect; A+B: A "
-               "within nodes, B between them"),
+               "within nodes, B between them; A+B+C: C between racks"),
+    DLC_STRING("racks", "",
+               "racks, between which the network is slower: the numbers of machines in "
+               "each, \"2 2\", or their hosts, \"a1 a2 / b*\"; empty: as Slurm says"),
     DLC_CHOICE("reduction_order", "any", "any|pairwise",
                "order in which an all-reduce adds; any: a collective library may use "
                "its own; pairwise: bitwise identical results on every transport"),

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "topology/hwloc_init.h"
+#include "topology/live_nics.h"
 #include "topology/read.h"
 
 /* ---- hwloc ------------------------------------------------------------------- */
@@ -244,8 +245,10 @@ static void name_machine(dlc_topo_node *machine) {
 dlc_status dlc_topo_discover(const dlc_feature *const *devices, size_t count,
                              dlc_topo *topo) {
     dlc_status status = read_machine(topo);
-    if (status == DLC_OK)
+    if (status == DLC_OK) {
         name_machine(&topo->node[0]);
+        dlc_topo_read_live_nics("", topo);
+    }
     for (size_t i = 0; status == DLC_OK && i < count; i++)
         status = dlc_topo_add_devices(topo, 0, devices[i]);
     if (status == DLC_OK)

@@ -36,6 +36,7 @@ enum {
     DLC_TOPO_DIRECT = 1u << 0, /* a NIC that can read GPU memory, or a GPU whose memory
                                   a NIC can read (GPUDirect RDMA) */
     DLC_TOPO_NO_DIRECT = 1u << 1, /* known to lack this; if neither is set: unknown */
+    DLC_TOPO_DOWN = 1u << 2,      /* a NIC without a link, which nobody is given */
 };
 
 typedef struct dlc_topo_node {

@@ -35,6 +35,27 @@ void dlc_topo_path_text(const dlc_topo_path *path, char text[8]) {
         (void)snprintf(text, 8, "%s", dlc_topo_class_text(path->class));
 }
 
+dlc_topo_speed dlc_topo_typical(dlc_topo_class class) {
+    static const double gbs[DLC_TOPO_CLASSES] = {
+        [DLC_TOPO_X] = 100,  [DLC_TOPO_NV] = 20,  [DLC_TOPO_SHM] = 10,
+        [DLC_TOPO_PIX] = 11, [DLC_TOPO_PXB] = 11, [DLC_TOPO_PHB] = 10,
+        [DLC_TOPO_NODE] = 9, [DLC_TOPO_SYS] = 8,  [DLC_TOPO_NET] = 1.25};
+    static const double us[DLC_TOPO_CLASSES] = {
+        [DLC_TOPO_X] = 0.2,  [DLC_TOPO_NV] = 1,    [DLC_TOPO_SHM] = 0.3,
+        [DLC_TOPO_PIX] = 1,  [DLC_TOPO_PXB] = 1.2, [DLC_TOPO_PHB] = 1.5,
+        [DLC_TOPO_NODE] = 2, [DLC_TOPO_SYS] = 2.5, [DLC_TOPO_NET] = 20};
+    return (dlc_topo_speed){us[class] * 1e-6, gbs[class] * 1e9};
+}
+
+dlc_topo_speed dlc_topo_path_speed(const dlc_topo_path *path) {
+    dlc_topo_speed speed = dlc_topo_typical(path->class);
+    if (path->gbs > 0)
+        speed.bandwidth = (double)path->gbs * 1e9;
+    else if (path->class == DLC_TOPO_NV)
+        speed.bandwidth *= path->links;
+    return speed;
+}
+
 int32_t dlc_topo_device_of(const dlc_topo *topo, int32_t node) {
     return topo->node[node].kind == DLC_TOPO_RANK && topo->node[node].parent >= 0
                ? topo->node[node].parent
@@ -154,7 +175,7 @@ static dlc_topo_class over_tree(const dlc_topo *topo, int32_t a, int32_t b,
     return switches > 1 ? DLC_TOPO_PXB : DLC_TOPO_PIX;
 }
 
-dlc_topo_path dlc_topo_path_between(const dlc_topo *topo, int32_t a, int32_t b) {
+dlc_topo_path dlc_topo_path_in_tree(const dlc_topo *topo, int32_t a, int32_t b) {
     dlc_topo_path path = {.class = DLC_TOPO_X, .common_ancestor = -1};
     int same = a == b;
     a = dlc_topo_device_of(topo, a);
@@ -168,16 +189,21 @@ dlc_topo_path dlc_topo_path_between(const dlc_topo *topo, int32_t a, int32_t b) 
         path.class = !same && is_cpu(&topo->node[a]) ? DLC_TOPO_SHM : DLC_TOPO_X;
         return path;
     }
-    bundle direct = links_between(topo, a, b);
-    if (direct.count > 0) {
-        path.class = DLC_TOPO_NV;
-        path.links = direct.count;
-        path.gbs = direct.gbs;
-        path.common_ancestor = -1;
-        return path;
-    }
     path.class = over_tree(topo, a, b, path.common_ancestor);
     path.gbs = lowest_bandwidth(topo, a, path.common_ancestor,
                                 lowest_bandwidth(topo, b, path.common_ancestor, 0));
     return path;
+}
+
+dlc_topo_path dlc_topo_path_between(const dlc_topo *topo, int32_t a, int32_t b) {
+    int32_t from = dlc_topo_device_of(topo, a), to = dlc_topo_device_of(topo, b);
+    if (from != to && topo->node[from].machine == topo->node[to].machine) {
+        bundle direct = links_between(topo, from, to);
+        if (direct.count > 0)
+            return (dlc_topo_path){.class = DLC_TOPO_NV,
+                                   .links = direct.count,
+                                   .common_ancestor = -1,
+                                   .gbs = direct.gbs};
+    }
+    return dlc_topo_path_in_tree(topo, a, b);
 }

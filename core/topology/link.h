@@ -27,8 +27,22 @@ typedef struct dlc_topo_path {
 
 /* The path between two nodes; ranks are taken for their devices. */
 dlc_topo_path dlc_topo_path_between(const dlc_topo *topo, int32_t a, int32_t b);
+/* The same without direct links. */
+dlc_topo_path dlc_topo_path_in_tree(const dlc_topo *topo, int32_t a, int32_t b);
 /* The device of a rank; any other node itself. */
 int32_t dlc_topo_device_of(const dlc_topo *topo, int32_t node);
+
+/* How fast bytes get over a link: a message takes latency + bytes / bandwidth. */
+typedef struct dlc_topo_speed {
+    double latency, bandwidth; /* seconds, without software; bytes a second each way */
+} dlc_topo_speed;
+
+/* What is usual for links of a class; of one of several direct links. */
+dlc_topo_speed dlc_topo_typical(dlc_topo_class class);
+/* As recorded, or else what is usual for such links. */
+dlc_topo_speed dlc_topo_path_speed(const dlc_topo_path *path);
+/* The latency of a network whose adapters access device memory. */
+#define DLC_TOPO_RDMA_LATENCY 5e-6
 
 /* "PIX", ...; "NV" without its number. */
 const char *dlc_topo_class_text(dlc_topo_class class);

@@ -81,7 +81,9 @@ static void apply_rules(dlc_topo_route *result, unsigned ends) {
 /* ---- Adapters ------------------------------------------------------------------ */
 
 static int is_nic_of(const dlc_topo *topo, int32_t nic, int32_t machine) {
-    return topo->node[nic].kind == DLC_TOPO_NIC && topo->node[nic].machine == machine;
+    const dlc_topo_node *node = &topo->node[nic];
+    return node->kind == DLC_TOPO_NIC && node->machine == machine &&
+           !(node->flags & DLC_TOPO_DOWN);
 }
 
 /* Whether an adapter is nearer than the best so far, or as near and faster. */
@@ -126,12 +128,26 @@ static int is_equal(const dlc_topo *topo, int32_t end, int32_t nic, int32_t firs
            topo->node[nic].speed >= topo->node[first].speed;
 }
 
+/* The number of adapters that are as good as the first choice. */
+static int32_t count_equal(const dlc_topo *topo, int32_t end, int32_t first,
+                           dlc_topo_class class) {
+    int32_t count = 0;
+    for (int32_t i = first; first >= 0 && i < (int32_t)topo->nodes; i++)
+        count += is_equal(topo, end, i, first, class);
+    return count;
+}
+
+int32_t dlc_topo_route_nics(const dlc_topo *topo, int32_t end) {
+    dlc_topo_path path = {.class = DLC_TOPO_X};
+    int32_t first = first_nic(topo, end, &path);
+    return count_equal(topo, end, first, path.class);
+}
+
 int32_t dlc_topo_route_nic(const dlc_topo *topo, int32_t end, dlc_topo_path *path) {
-    int32_t count = 0, first = first_nic(topo, end, path);
+    int32_t first = first_nic(topo, end, path);
     if (first < 0)
         return -1;
-    for (int32_t i = first; i < (int32_t)topo->nodes; i++)
-        count += is_equal(topo, end, i, first, path->class);
+    int32_t count = count_equal(topo, end, first, path->class);
     if (count < 2)
         return first;
     int32_t turn = earlier_users(topo, end, first) % count;

@@ -36,6 +36,10 @@ void dlc_topo_route_between(const dlc_topo *topo, int32_t a, int32_t b,
  * ones are distributed over them. *path is the path to it. -1: its machine has none. */
 int32_t dlc_topo_route_nic(const dlc_topo *topo, int32_t end, dlc_topo_path *path);
 
+/* How many adapters are as good for this end as the one that it was given: at least 1
+ * if there is one. */
+int32_t dlc_topo_route_nics(const dlc_topo *topo, int32_t end);
+
 /* "p2p", "shm", "host", "rdma", "net" or "none". */
 const char *dlc_route_text(dlc_route route);
 

@@ -17,7 +17,7 @@
 
 #include <dlcore/transport.h>
 
-enum { SLEEP_MS = 50, HELLO_SECONDS = 2, SCORE = 5 };
+enum { SLEEP_MS = 50, HELLO_SECONDS = 2 };
 static const dlc_host *host;
 
 /* The address where a rank listens and the key that it expects. A rank that connects
@@ -320,11 +320,14 @@ static dlc_status tcp_open(const dlc_transport_args *args, dlc_endpoint **endpoi
     return rc;
 }
 
-static dlc_status tcp_score(const dlc_transport_args *args, int32_t *score,
-                            char *reason, size_t bytes) {
-    *score = DLC_CAN(args->device_ops, queues) ? 0 : SCORE;
+static dlc_status tcp_predict(const dlc_transport_args *args,
+                              dlc_transport_prediction *prediction, char *reason,
+                              size_t bytes) {
+    int can = !DLC_CAN(args->device_ops, queues);
+    if (can)
+        *prediction = dlc_predict(args, 50e-6, 0.1, 0.2);
     (void)snprintf(reason, bytes, "%s",
-                   *score ? "TCP sockets" : "it cannot send the memory of this device");
+                   can ? "TCP sockets" : "it cannot send the memory of this device");
     return DLC_OK;
 }
 
@@ -337,7 +340,7 @@ static dlc_status tcp_load(const dlc_host *services) {
 
 static const dlc_transport_ops ops = {
     .size = sizeof ops,
-    .score = tcp_score,
+    .predict = tcp_predict,
     .open = tcp_open,
     .close = tcp_close,
     .send = tcp_send,

@@ -1,11 +1,11 @@
 /* Transports: how ranks reach each other.
  *
- * A transport passes tagged messages between the ranks of a group, and rates how well
- * it suits a group. Everything else is optional: the core builds collectives from
- * messages if the transport has none of its own.
+ * A transport passes tagged messages between the ranks of a group, and predicts how
+ * long a reduction over a group takes. Everything else is optional: the core builds
+ * collectives from messages if the transport has none of its own.
  *
  *     dlc_transport_ops             needed          thread    may block
- *     score                         required        any       no
+ *     predict                       required        any       no
  *     open                          required        one       yes
  *     close                         required        one       never on a peer
  *     send recv test                required        one       no
@@ -35,7 +35,7 @@
  * Memory. Buffers are memory of args->device; those of messages may also be host memory
  * that was allocated with DLC_MEM_STAGING. If that device has no queues, the CPU may
  * read and write them. Otherwise a transport without DLC_TRANSPORT_DEVICE_MEMORY must
- * not look into them: it copies with dlc_device_ops.copy, or scores 0.
+ * not look into them: it copies with dlc_device_ops.copy, or predicts that it cannot.
  *
  * Blocking calls must call args->check often enough to return within 100 ms after it
  * fails, with the status that it returned; that is how a rank learns that another one
@@ -67,6 +67,20 @@ enum {
     DLC_TRANSPORT_CAPTURABLE = 1u << 2,
 };
 
+/* Levels of domains, from the innermost to the outermost: the ranks of a job, grouped
+ * by how near they are. A domain is part of one domain of the next level. */
+typedef enum dlc_domain_level {
+    DLC_DOMAIN_DEVICE,  /* ranks on one accelerator; a rank on CPUs is alone */
+    DLC_DOMAIN_ISLAND,  /* any two devices have a direct link (NVLink, XGMI) */
+    DLC_DOMAIN_SWITCH,  /* behind the same PCIe switches */
+    DLC_DOMAIN_BRIDGE,  /* behind one host bridge */
+    DLC_DOMAIN_NUMA,    /* of one NUMA node */
+    DLC_DOMAIN_MACHINE, /* of one machine */
+    DLC_DOMAIN_RACK,    /* of one rack */
+    DLC_DOMAIN_JOB,     /* all ranks */
+    DLC_DOMAIN_LEVELS
+} dlc_domain_level;
+
 /* Where a rank runs. */
 typedef struct dlc_rank_info {
     uint32_t size;
@@ -82,9 +96,16 @@ typedef struct dlc_rank_info {
      * not known. */
     int32_t package;
     int32_t numa;
+
+    /* From the topology of the whole job. All 0 and "" if that is not known. */
+
+    int32_t domain[DLC_DOMAIN_LEVELS]; /* the number of its domain on each level, unique
+                                          in the job */
+    int32_t order;    /* its place if ranks stand so that neighbors are near */
+    char adapter[32]; /* the nearest network adapter: "mlx5_0", "eth0" */
 } dlc_rank_info;
 
-/* The arguments of score and open. */
+/* The arguments of predict and open. */
 typedef struct dlc_transport_args {
     uint32_t size;
     int32_t rank;                   /* of the caller in this group, 0 .. ranks-1 */
@@ -100,7 +121,7 @@ typedef struct dlc_transport_args {
 
     /* Out-of-band all-gather, for set-up only: each rank of the group passes `bytes`
      * bytes in `mine` and gets those of all ranks in `all`, in the order of the ranks.
-     * Blocks. All ranks make the same calls in the same order. NULL in score. */
+     * Blocks. All ranks make the same calls in the same order. NULL in predict. */
     dlc_status (*oob_all_gather)(void *job, const void *mine, size_t bytes, void *all);
 
     /* DLC_OK, or the status to return at once because the job is ending. Cheap; any
@@ -109,9 +130,49 @@ typedef struct dlc_transport_args {
 
     /* 1: the ranks send messages at any time and in any order, so that their tags alone
      * tell them apart (bounded staleness). A transport that matches messages by their
-     * order, and not by tags as it should, scores 0 then. */
+     * order, and not by tags as it should, predicts that it cannot connect them then.
+     */
     int32_t tagged_messages;
+
+    /* For predict: the slowest link between two ranks of the group. Seconds of a
+     * message of a few bytes, without software; bytes a second in each direction, of
+     * one rank if all ranks that share the link use it. 0: not known. */
+    double link_latency, link_bandwidth;
+
+    /* For predict: 1 if the topology does not let the devices of all ranks access each
+     * other's memory. A transport with a `device` asks that instead. */
+    int32_t no_peer_access;
 } dlc_transport_args;
+
+/* The size of buffers up to which a reduction is small: it is likely in caches. */
+#define DLC_SMALL_REDUCTION ((size_t)1 << 20)
+
+/* What a transport predicts of the all-reduces of a group: one of n bytes takes
+ * latency + n / bandwidth seconds. */
+typedef struct dlc_transport_prediction {
+    uint32_t size;
+    double latency;         /* seconds of an all-reduce of a few bytes; above 0 */
+    double small_bandwidth; /* bytes a second, of up to DLC_SMALL_REDUCTION bytes */
+    double bandwidth; /* bytes a second, of more; 0: it cannot connect this group */
+} dlc_transport_prediction;
+
+/* The prediction for algorithms in which each rank of the group sends and receives
+ * 2 (ranks - 1) / ranks times the buffer: small or large ones at these fractions of the
+ * link's bandwidth, in two rounds of as many steps as a tree has levels, each of which
+ * takes `overhead` seconds besides the link's latency. */
+static inline dlc_transport_prediction dlc_predict(const dlc_transport_args *args,
+                                                   double overhead, double small,
+                                                   double large) {
+    double link = args->link_bandwidth > 0 ? args->link_bandwidth : 1e10;
+    double ranks = args->ranks > 1 ? (double)args->ranks : 2, steps = 0;
+    for (int64_t reached = 1; reached < (int64_t)ranks; reached *= 2)
+        steps += 2;
+    dlc_transport_prediction made = {(uint32_t)sizeof made,
+                                     steps * (overhead + args->link_latency),
+                                     small * link * ranks / (2 * (ranks - 1)),
+                                     large * link * ranks / (2 * (ranks - 1))};
+    return made;
+}
 
 /* The part of a bucket that is updated with one set of hyperparameters. A transport
  * passes it to dlc_device_ops.update_to and need not know what is in it. */
@@ -158,12 +219,15 @@ typedef struct dlc_transport_queue_ops {
 typedef struct dlc_transport_ops {
     uint32_t size;
 
-    /* Required. *score is 0 if the transport cannot run here, else 1 to 100, the higher
-     * the better; of dlcore's own: 20 messages by MPI, 50 copies by host memory, 60
-     * RDMA, 70 peer memory, 90 NCCL. `reason` gets a few words: "rank 2 is on another
-     * node". Has no side effects. All ranks must compute the same score. */
-    dlc_status (*score)(const dlc_transport_args *args, int32_t *score, char *reason,
-                        size_t reason_bytes);
+    /* Required. Predicts the all-reduces of this group from what the transport does and
+     * the link that is given, without measuring and without side effects. A bandwidth
+     * of 0: it cannot connect this group. `reason` gets a short explanation: "shared
+     * memory, 2 ranks on one node", "rank 2 is on another node". All ranks must predict
+     * the same. The core weighs predictions of several transports, and of several
+     * levels of domains, for the buckets of the job. */
+    dlc_status (*predict)(const dlc_transport_args *args,
+                          dlc_transport_prediction *prediction, char *reason,
+                          size_t reason_bytes);
 
     /* Required. Connects the ranks; all ranks of the group call it together. `args` and
      * what it points to, except for rank_info, are valid until close. The caller owns

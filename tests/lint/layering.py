@@ -23,7 +23,7 @@ CORE = {
     "topology": ["base"],
     "job": ["base", "topology"],
     "solver": ["base", "config"],
-    "comm": ["base", "plugin"],
+    "comm": ["base", "plugin", "topology"],
     "net": ["base", "config", "plugin", "solver", "comm"],
     "data": ["base", "config", "plugin", "net"],
     "plan": ["base", "config", "plugin", "topology", "net"],

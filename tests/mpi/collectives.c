@@ -162,17 +162,18 @@ END_TEST
 
 static void description_body(test_rank *rank, void *context) {
     char reason[256] = "", text[256] = "";
-    int32_t score = 0;
+    dlc_transport_prediction made = {.size = sizeof made};
     group g;
     (void)context;
     group_open(&g, rank, &kind);
-    RANK_OK(rank, g.ops->score(&g.args, &score, reason, sizeof reason));
-    RANK_CHECK(rank, score > 0 && strstr(reason, "processes"));
+    RANK_OK(rank, g.ops->predict(&g.args, &made, reason, sizeof reason));
+    RANK_CHECK(rank, made.bandwidth > 0 && strstr(reason, "processes"));
     RANK_OK(rank, g.ops->describe(g.endpoint, text, sizeof text));
     RANK_CHECK(rank, text[0]);
     g.args.ranks = 1000;
-    RANK_OK(rank, g.ops->score(&g.args, &score, reason, sizeof reason));
-    RANK_CHECK(rank, score == 0 && strstr(reason, "not 1000"));
+    made = (dlc_transport_prediction){.size = sizeof made};
+    RANK_OK(rank, g.ops->predict(&g.args, &made, reason, sizeof reason));
+    RANK_CHECK(rank, !(made.bandwidth > 0) && strstr(reason, "not 1000"));
     g.args.ranks = rank->ranks;
     group_close(&g);
 }

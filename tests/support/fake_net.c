@@ -354,10 +354,10 @@ static dlc_status await(waiter *w, double seconds) {
 
 /* ---- The transport ------------------------------------------------------------- */
 
-static dlc_status net_score(const dlc_transport_args *args, int32_t *score,
-                            char *reason, size_t reason_bytes) {
-    (void)args;
-    *score = 1;
+static dlc_status net_predict(const dlc_transport_args *args,
+                              dlc_transport_prediction *prediction, char *reason,
+                              size_t reason_bytes) {
+    *prediction = dlc_predict(args, 1e-6, 1, 1);
     (void)snprintf(reason, reason_bytes, "for tests");
     return DLC_OK;
 }
@@ -547,7 +547,7 @@ static void net_wakeup(dlc_endpoint *e) {
 
 const dlc_feature *fake_net_feature(void) {
     static const dlc_transport_ops ops = {.size = sizeof ops,
-                                          .score = net_score,
+                                          .predict = net_predict,
                                           .open = net_open,
                                           .close = net_close,
                                           .send = net_send,

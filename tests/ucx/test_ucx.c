@@ -1,4 +1,4 @@
-/* What only the ucx transport has: its description and score, and
+/* What only the ucx transport has: its description and prediction, and
  * what it must leave alone in the process. */
 #include <check.h>
 #include <signal.h>
@@ -191,7 +191,7 @@ START_TEST(wrong_sizes) {
 }
 END_TEST
 
-/* ---- Description and score ----------------------------------------------- */
+/* ---- Description and prediction ----------------------------------------------- */
 
 static void describe_body(test_rank *rank, void *context) {
     const group_kind *kind = context;
@@ -213,7 +213,7 @@ START_TEST(describes_itself) {
 END_TEST
 
 /* In a process of its own, since it loads UCX. */
-static void score_body(test_rank *rank, void *context) {
+static void prediction_body(test_rank *rank, void *context) {
     static const char *const none[] = {"tls=posix,self", NULL};
     static const char *const wrong[] = {"tls=carrier-pigeon", NULL};
     const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "ucx");
@@ -223,11 +223,11 @@ static void score_body(test_rank *rank, void *context) {
                               {.size = sizeof *place, .node = 4}};
     dlc_transport_args args = {.size = sizeof args, .ranks = 3, .rank_info = place};
     char reason[256];
-    int32_t score = -1;
+    dlc_transport_prediction made = {.size = sizeof made};
 
     (void)context;
-    RANK_OK(rank, ops->score(&args, &score, reason, sizeof reason));
-    RANK_CHECK(rank, score > 0 && score < 50);
+    RANK_OK(rank, ops->predict(&args, &made, reason, sizeof reason));
+    RANK_CHECK(rank, made.bandwidth > 0 && made.small_bandwidth > made.bandwidth);
     RANK_CHECK(rank, strcmp(reason, "UCX, 3 ranks on one node") == 0);
 
     place[2].node = 5;
@@ -237,18 +237,20 @@ static void score_body(test_rank *rank, void *context) {
                                            "UCX does not start here"};
         dlc_settings *given = plugin_settings(feature, sets[i]);
         args.settings = given;
-        RANK_OK(rank, ops->score(&args, &score, reason, sizeof reason));
+        made = (dlc_transport_prediction){.size = sizeof made};
+        RANK_OK(rank, ops->predict(&args, &made, reason, sizeof reason));
+        int can = made.bandwidth > 0;
         /* A machine may have no network but its loopback. */
-        RANK_CHECK(rank, i > 0 || (score > 50) == !strstr(reason, "no network"));
-        RANK_CHECK(rank, i == 0 || score == 0);
-        RANK_CHECK(rank, strstr(reason, says[i]) || (i == 0 && score == 0));
+        RANK_CHECK(rank, i > 0 || can == !strstr(reason, "no network"));
+        RANK_CHECK(rank, i == 0 || !can);
+        RANK_CHECK(rank, strstr(reason, says[i]) || (i == 0 && !can));
         dlc_settings_free(given);
     }
     plugins_close();
 }
 
-START_TEST(scores) {
-    ck_assert_int_eq(ranks_run(1, 60, score_body, NULL), 0);
+START_TEST(predictions) {
+    ck_assert_int_eq(ranks_run(1, 60, prediction_body, NULL), 0);
 }
 END_TEST
 
@@ -383,7 +385,7 @@ int main(void) {
     tcase_add_loop_test(tests, short_messages, 0, SETTINGS);
     tcase_add_loop_test(tests, wrong_sizes, 0, SETTINGS);
     tcase_add_loop_test(tests, describes_itself, 0, SETTINGS);
-    tcase_add_test(tests, scores);
+    tcase_add_test(tests, predictions);
     tcase_add_test(tests, other_settings);
     tcase_add_test(tests, bad_tls);
     tcase_add_loop_test(tests, quiet, 0, SETTINGS);

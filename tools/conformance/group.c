@@ -119,11 +119,11 @@ void suite_group_arguments(suite_run *run, int32_t ranks, int32_t nodes,
 
 static void must_fit(suite_member *member) {
     char reason[256] = "";
-    int32_t score = 0;
+    dlc_transport_prediction made = {.size = sizeof made};
     suite_must(member->run,
-               member->ops->score(&member->args, &score, reason, sizeof reason),
-               "score");
-    if (score == 0)
+               member->ops->predict(&member->args, &made, reason, sizeof reason),
+               "predict");
+    if (!(made.bandwidth > 0))
         suite_skip(member->run, "it cannot connect %d ranks here: %s", member->ranks,
                    reason);
 }

@@ -31,7 +31,7 @@ typedef void suite_body(suite_member *member);
  * to die. Skips the check if the transport cannot connect these ranks here. */
 void suite_group_play(suite_run *run, int32_t ranks, uint64_t lost, suite_body *body);
 
-/* Fills in `member` with the arguments of score, without opening anything. */
+/* Fills in `member` with the arguments of predict, without opening anything. */
 void suite_group_arguments(suite_run *run, int32_t ranks, int32_t nodes,
                            suite_member *member);
 

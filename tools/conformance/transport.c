@@ -1,4 +1,4 @@
-/* The checks of transports: score, messages and collectives. */
+/* The checks of transports: predictions, messages and collectives. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,57 +9,72 @@
 
 enum { RANKS_MAX = 5 };
 
-/* ---- Score ------------------------------------------------------------------ */
+/* ---- Predictions ------------------------------------------------------------ */
 
-static void score_once(suite_run *run, const device_fixture *device, int32_t ranks,
-                       int32_t nodes) {
-    int32_t first = -1;
+static dlc_transport_prediction ask(suite_run *run, suite_member *member,
+                                    char reason[256]) {
+    dlc_transport_prediction made = {.size = sizeof made};
+    suite_must(run, member->ops->predict(&member->args, &made, reason, 256), "predict");
+    return made;
+}
+
+/* Whether each time and rate is one; none has to be if it cannot connect the group. */
+static int is_plausible(const dlc_transport_prediction *p) {
+    return !(p->bandwidth < 0 || p->bandwidth > 0) ||
+           (p->bandwidth > 0 && isfinite(p->bandwidth) && p->small_bandwidth > 0 &&
+            isfinite(p->small_bandwidth) && p->latency > 0 && isfinite(p->latency));
+}
+
+static void predict_once(suite_run *run, const device_fixture *device, int32_t ranks,
+                         int32_t nodes) {
+    dlc_transport_prediction first = {.latency = 0};
     for (int32_t rank = 0; rank < ranks; rank++) {
         suite_member member = {.rank = rank, .device = *device};
         char reason[256] = "", again[256] = "";
-        int32_t score = -1, second = -1;
         suite_group_arguments(run, ranks, nodes, &member);
-        suite_must(run, member.ops->score(&member.args, &score, reason, sizeof reason),
-                   "score");
-        suite_must(run, member.ops->score(&member.args, &second, again, sizeof again),
-                   "score");
-        if (score < 0 || score > 100)
-            suite_fail(run, "its score for %d ranks on %d nodes is %d, not 0 to 100",
-                       ranks, nodes, score);
-        if (!reason[0])
-            suite_fail(run, "its score for %d ranks has no reason", ranks);
-        if (score != second || (rank > 0 && score != first))
+        dlc_transport_prediction made = ask(run, &member, reason);
+        dlc_transport_prediction second = ask(run, &member, again);
+        first = rank > 0 ? first : made;
+        if (!is_plausible(&made))
             suite_fail(run,
-                       "its score for %d ranks on %d nodes is %d in one call and %d in "
-                       "another",
-                       ranks, nodes, rank > 0 ? first : score,
-                       rank > 0 ? score : second);
-        first = score;
+                       "for %d ranks on %d nodes it predicts %g s, %g and %g bytes/s, "
+                       "which must be above 0",
+                       ranks, nodes, made.latency, made.small_bandwidth,
+                       made.bandwidth);
+        if (!reason[0])
+            suite_fail(run, "its prediction for %d ranks has no reason", ranks);
+        if (memcmp(&made, &second, sizeof made) != 0 ||
+            memcmp(&made, &first, sizeof made) != 0)
+            suite_fail(run,
+                       "for %d ranks on %d nodes it predicts %g s in one call and %g s "
+                       "in another",
+                       ranks, nodes, first.latency,
+                       rank > 0 ? made.latency : second.latency);
     }
 }
 
-static void scores(suite_run *run) {
+static void predictions(suite_run *run) {
     device_fixture device;
     device_fixture_open(run, &device);
     for (int32_t ranks = 2; ranks <= RANKS_MAX; ranks++)
         for (int32_t nodes = 1; nodes <= ranks; nodes++)
-            score_once(run, &device, ranks, nodes);
+            predict_once(run, &device, ranks, nodes);
 }
 
 /* A reason that is longer than its buffer must be truncated. */
 static void truncates_its_reason(suite_run *run) {
     suite_member member = {.rank = 0};
+    dlc_transport_prediction made = {.size = sizeof made};
     char buffer[16];
-    int32_t score = 0;
     device_fixture_open(run, &member.device);
     suite_group_arguments(run, 2, 1, &member);
     memset(buffer, 0x7e, sizeof buffer);
-    suite_must(run, member.ops->score(&member.args, &score, buffer, 8), "score");
+    suite_must(run, member.ops->predict(&member.args, &made, buffer, 8), "predict");
     for (size_t i = 8; i < sizeof buffer; i++)
         if (buffer[i] != 0x7e)
-            suite_fail(run, "score writes beyond the buffer for its reason");
+            suite_fail(run, "predict writes beyond the buffer for its reason");
     if (!memchr(buffer, '\0', 8))
-        suite_fail(run, "the reason of a score does not end with a NUL");
+        suite_fail(run, "the reason of a prediction does not end with a NUL");
 }
 
 /* ---- Messages --------------------------------------------------------------- */
@@ -418,8 +433,9 @@ static void mixes(suite_run *run) {
     { name, promise, DLC_KIND_TRANSPORT, 0, SUITE_LOADED, 60, run }
 
 const suite_check suite_transport_checks[] = {
-    CHECK("transport.score",
-          "the score is 0 to 100, the same on every rank, with a reason", scores),
+    CHECK("transport.predict",
+          "predictions are plausible, the same on every rank, with a reason",
+          predictions),
     CHECK("transport.reason", "the reason is truncated to its buffer",
           truncates_its_reason),
     CHECK("transport.messages", "messages of any size arrive whole", messages_arrive),

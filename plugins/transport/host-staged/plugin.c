@@ -4,13 +4,24 @@
 
 #include "../shm/shm.h"
 
-static dlc_status transport_score(const dlc_transport_args *args, int32_t *score,
-                                  char *reason, size_t reason_bytes) {
-    int same_node = endpoint_same_node(args, reason, reason_bytes);
-    if (same_node)
-        (void)snprintf(reason, reason_bytes, "shared memory, %d rank%s on one node",
-                       args->ranks, args->ranks == 1 ? "" : "s");
-    *score = same_node ? 50 : 0;
+/* Between CPUs: measured, docs/results/comm.md. What devices exchange is copied to host
+ * memory and back, at most at this bandwidth. */
+static const double overhead = 0.1e-6, device_overhead = 20e-6, staged = 4e9;
+
+static dlc_status transport_predict(const dlc_transport_args *args,
+                                    dlc_transport_prediction *prediction, char *reason,
+                                    size_t reason_bytes) {
+    dlc_transport_args link = *args;
+    if (!endpoint_same_node(args, reason, reason_bytes))
+        return DLC_OK;
+    (void)snprintf(reason, reason_bytes, "shared memory, %d rank%s on one node",
+                   args->ranks, args->ranks == 1 ? "" : "s");
+    *prediction = dlc_predict(args, overhead, 1.7, 0.7);
+    if (!args->device_ops || !DLC_CAN(args->device_ops, queues))
+        return DLC_OK;
+    if (!(args->link_bandwidth < staged))
+        link.link_bandwidth = staged;
+    *prediction = dlc_predict(&link, device_overhead, 0.5, 1);
     return DLC_OK;
 }
 
@@ -29,7 +40,7 @@ static const dlc_option options[] = {
 
 static const dlc_transport_ops ops = {
     .size = sizeof ops,
-    .score = transport_score,
+    .predict = transport_predict,
     .open = transport_open,
     .close = endpoint_close,
     .send = messages_send,

@@ -1,6 +1,6 @@
 /* The mpi transport: ranks started by mpirun or srun communicate through the MPI
  * library, whose collectives reduce in an order of their own. Declares its options and
- * operations, and computes its score. */
+ * operations, and predicts. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,12 +19,27 @@ static int is_host_memory(const dlc_transport_args *args) {
     return !DLC_CAN(args->device_ops, queues);
 }
 
-static dlc_status transport_score(const dlc_transport_args *args, int32_t *score,
-                                  char *reason, size_t reason_bytes) {
+static int is_one_node(const dlc_transport_args *args) {
+    const dlc_rank_info *first = args->rank_info, *info = first;
+    for (int32_t r = 0; r < args->ranks; r++, info = DLC_NEXT(info))
+        if (info->node != first->node)
+            return 0;
+    return 1;
+}
+
+/* On one machine: measured, docs/results/comm.md. */
+static dlc_transport_prediction predict(const dlc_transport_args *args) {
+    static const double overhead = 7e-6;
+    return is_one_node(args) ? dlc_predict(args, overhead, 0.12, 0.06)
+                             : dlc_predict(args, overhead, 0.4, 0.6);
+}
+
+static dlc_status transport_predict(const dlc_transport_args *args,
+                                    dlc_transport_prediction *prediction, char *reason,
+                                    size_t reason_bytes) {
     int size = world_size();
     char library[64];
 
-    *score = 0;
     world_library(library, sizeof library);
     if (size == 0) {
         (void)snprintf(reason, reason_bytes, "not started by mpirun");
@@ -35,7 +50,7 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
         (void)snprintf(reason, reason_bytes, "%s cannot read the device's memory",
                        library);
     } else {
-        *score = 20;
+        *prediction = predict(args);
         (void)snprintf(reason, reason_bytes, "%s, %d of %d processes", library,
                        args->ranks, size);
     }
@@ -113,7 +128,7 @@ static const dlc_option options[] = {
 
 static const dlc_transport_ops ops = {
     .size = sizeof ops,
-    .score = transport_score,
+    .predict = transport_predict,
     .open = transport_open,
     .close = transport_close,
     .send = messages_send,

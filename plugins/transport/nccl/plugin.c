@@ -1,6 +1,6 @@
 /* The nccl transport: GPUs of one or many machines, over NVLink, PCIe and networks,
  * reduced in NCCL's own order. Declares its options and operations, and computes its
- * score. */
+ * predictions. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,8 @@ static dlc_status load(const dlc_host *the_host) {
     return DLC_OK;
 }
 
-/* ---- Score ------------------------------------------------------------------- */
+/* ---- Predictions -------------------------------------------------------------------
+ */
 
 /* Do all ranks compute on GPUs, each on another one? */
 static int has_gpus(const dlc_transport_args *args, char *reason, size_t reason_bytes) {
@@ -54,9 +55,19 @@ static int32_t count_nodes(const dlc_transport_args *args) {
     return nodes;
 }
 
-static dlc_status transport_score(const dlc_transport_args *args, int32_t *score,
-                                  char *reason, size_t reason_bytes) {
-    *score = 0;
+/* NCCL's own algorithms use all adapters of a machine at once, and send a byte between
+ * machines once for all of its GPUs. */
+static dlc_transport_prediction predict(const dlc_transport_args *args, int32_t nodes) {
+    static const double overhead = 4e-6;
+    dlc_transport_args link = *args;
+    if (nodes > 1 && nodes < args->ranks)
+        link.link_bandwidth *= (double)args->ranks / nodes;
+    return dlc_predict(&link, overhead, 0.3, 0.85);
+}
+
+static dlc_status transport_predict(const dlc_transport_args *args,
+                                    dlc_transport_prediction *prediction, char *reason,
+                                    size_t reason_bytes) {
     if (!has_gpus(args, reason, reason_bytes))
         return DLC_OK;
     if (args->tagged_messages) {
@@ -74,7 +85,7 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
     (void)snprintf(reason, reason_bytes, "NCCL %s, %d GPU%s on %d node%s",
                    library_version(), args->ranks, args->ranks == 1 ? "" : "s", nodes,
                    nodes == 1 ? "" : "s");
-    *score = 90;
+    *prediction = predict(args, nodes);
     return DLC_OK;
 }
 
@@ -95,7 +106,7 @@ static const dlc_transport_queue_ops queue_ops = {
 
 static const dlc_transport_ops ops = {
     .size = sizeof ops,
-    .score = transport_score,
+    .predict = transport_predict,
     .open = endpoint_open,
     .close = endpoint_close,
     .send = message_send,

@@ -74,8 +74,8 @@ static void widen_queues(ucp_config_t *config) {
                             ELEMENT); /* if it fails, messages are only slower */
 }
 
-dlc_status context_open(const dlc_settings *settings, int32_t ranks,
-                        int32_t local_ranks, ucp_context_h *context) {
+dlc_status context_open(const dlc_settings *settings, const char *adapter,
+                        int32_t ranks, int32_t local_ranks, ucp_context_h *context) {
     ucp_config_t *config;
     dlc_status status = library_open();
     if (status != DLC_OK)
@@ -87,6 +87,10 @@ dlc_status context_open(const dlc_settings *settings, int32_t ranks,
     status = set(config, settings, "tls", "TLS");
     if (status == DLC_OK)
         status = set(config, settings, "net_devices", "NET_DEVICES");
+    if (status == DLC_OK && adapter[0] &&
+        ucx.config_modify(config, "NET_DEVICES", adapter) != UCS_OK)
+        status = host->fail(DLC_ERR_CONFIG, "UCX does not take the device '%s'",
+                            adapter);
     if (status == DLC_OK)
         widen_queues(config);
     if (status == DLC_OK)
@@ -244,6 +248,16 @@ static int32_t count_local(const dlc_transport_args *args) {
     return local;
 }
 
+static dlc_status open_context(dlc_endpoint *e) {
+    const dlc_transport_args *args = e->args;
+    char device[64];
+    adapter_choose(args, device);
+    if (device[0])
+        host->log(DLC_LOG_DEBUG, "UCX uses %s, the nearest adapter", device);
+    return context_open(args->settings, device, e->ranks, count_local(args),
+                        &e->context);
+}
+
 dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint) {
     dlc_endpoint *e = host->alloc(sizeof *e);
     if (!e)
@@ -262,7 +276,7 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
     if (status == DLC_OK && !e->peers)
         status = DLC_ERR_NOMEM;
     if (status == DLC_OK)
-        status = context_open(args->settings, e->ranks, count_local(args), &e->context);
+        status = open_context(e);
     if (status == DLC_OK)
         status = open_worker(e);
     if (status == DLC_OK)

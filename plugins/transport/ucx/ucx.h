@@ -178,10 +178,13 @@ struct dlc_endpoint {
     packed packed;  /* scratch: the packed message being sent */
 };
 
+/* adapter.c: the device to use alone; "": all. */
+void adapter_choose(const dlc_transport_args *args, char device[64]);
+
 /* endpoint.c: context_open also serves plugin.c, which lists UCX's transports for the
- * score. */
-dlc_status context_open(const dlc_settings *settings, int32_t ranks,
-                        int32_t local_ranks, ucp_context_h *context);
+ * prediction. `adapter`: the only network device to use; "": as settings say. */
+dlc_status context_open(const dlc_settings *settings, const char *adapter,
+                        int32_t ranks, int32_t local_ranks, ucp_context_h *context);
 dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint);
 void endpoint_close(dlc_endpoint *endpoint);
 dlc_status endpoint_describe(dlc_endpoint *endpoint, char *text, size_t text_bytes);

@@ -309,8 +309,9 @@ mutant("device.ipc", "device", WITH_IPC)
 mutant("device.ipc_flag", "device", WITH_IPC)
 
 # ---- Transports --------------------------------------------------------------------
-mutant("transport.score", "transport", ("    *score = 10;", "    static int32_t asked;\n    *score = 10 + ++asked;"))
-mutant("transport.score", "transport", ("    *score = 10;", "    *score = 101;"))
+PREDICTS = "    *prediction = dlc_predict(args, 10e-6, 0.1, 0.1);"
+mutant("transport.predict", "transport", (PREDICTS, "    static int32_t asked;\n    *prediction = dlc_predict(args, 10e-6 * ++asked, 0.1, 0.1);"))
+mutant("transport.predict", "transport", (PREDICTS, "    *prediction = dlc_predict(args, 10e-6, 0.1, -0.1);"))
 mutant("transport.reason", "transport", ('    (void)snprintf(reason, room, "Unix sockets, %d ranks on one node", args->ranks);',
                                          '    (void)room;\n    (void)sprintf(reason, "Unix sockets, %d ranks", '
                                          "args->ranks);"))

@@ -46,9 +46,10 @@ static int can_run(const dlc_feature *feature) {
     dlc_transport_args args = {
         .size = sizeof args, .ranks = 2, .rank_info = places, .settings = settings};
     char reason[256];
-    int32_t score = 0;
+    dlc_transport_prediction made = {.size = sizeof made};
 
-    int can = ops->score(&args, &score, reason, sizeof reason) == DLC_OK && score > 0;
+    int can = ops->predict(&args, &made, reason, sizeof reason) == DLC_OK &&
+              made.bandwidth > 0;
     dlc_settings_free(settings);
     dlc_free(places);
     return can;

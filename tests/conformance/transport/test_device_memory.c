@@ -125,13 +125,13 @@ static dlc_status third_apart(dlc_device *device, int32_t from, int32_t to,
     return DLC_OK;
 }
 
-static void score_is(const dlc_transport_args *args, int32_t want, const char *why) {
+static void says(const dlc_transport_args *args, int can, const char *why) {
     const dlc_transport_ops *ops = plugin_find(DLC_KIND_TRANSPORT, "p2p-tree")->ops;
     char reason[128] = "";
-    int32_t score = -1;
+    dlc_transport_prediction made = {.size = sizeof made};
 
-    ck_assert_int_eq(ops->score(args, &score, reason, sizeof reason), DLC_OK);
-    ck_assert_int_eq(score, want);
+    ck_assert_int_eq(ops->predict(args, &made, reason, sizeof reason), DLC_OK);
+    ck_assert_int_eq(made.bandwidth > 0, can);
     ck_assert_str_eq(reason, why);
 }
 
@@ -152,25 +152,30 @@ START_TEST(peer_access) {
         place[i] = (dlc_rank_info){
             .size = sizeof *place, .device = "gpu", .device_index = i};
     ops.can_access_peer = third_apart;
-    score_is(&args, 70, all);
+    says(&args, 1, all);
     place[2].device_index = 3;
-    score_is(&args, 0, "gpu 0 of rank 0 cannot access the memory of gpu 3 of rank 2");
+    says(&args, 0, "gpu 0 of rank 0 cannot access the memory of gpu 3 of rank 2");
     place[2].device_index = 0;
     place[0].device_index = 3; /* only one of the two directions fails */
-    score_is(&args, 0, "gpu 1 of rank 1 cannot access the memory of gpu 3 of rank 0");
+    says(&args, 0, "gpu 1 of rank 1 cannot access the memory of gpu 3 of rank 0");
     place[1].device_index = place[2].device_index = 3; /* all are the same device */
-    score_is(&args, 70, all);
+    says(&args, 1, all);
     place[1].device_index = 1;
-    args.device = NULL; /* not open yet */
-    score_is(&args, 70, all);
+    args.device = NULL; /* not open yet: what the topology says counts */
+    says(&args, 1, all);
+    args.no_peer_access = 1;
+    says(
+        &args, 0,
+        "not all of the gpu devices are linked directly or by PCIe without the CPUs in "
+        "between");
     args.device = (dlc_device *)(void *)&device;
     ops.can_access_peer = NULL; /* each can access each */
-    score_is(&args, 70, all);
+    says(&args, 1, all);
     ops.can_access_peer = third_apart;
     place[0].device_index = 9;
-    int32_t score = -1;
+    dlc_transport_prediction made = {.size = sizeof made};
     char reason[128];
-    ck_assert_int_eq(p2p->score(&args, &score, reason, sizeof reason), DLC_ERR_DEVICE);
+    ck_assert_int_eq(p2p->predict(&args, &made, reason, sizeof reason), DLC_ERR_DEVICE);
     plugins_close();
 }
 END_TEST

@@ -252,7 +252,7 @@ START_TEST(corrupt_set_up_data) {
 }
 END_TEST
 
-START_TEST(scores) {
+START_TEST(predictions) {
     const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
     const dlc_transport_ops *ops = feature->ops;
     dlc_rank_info place[3] = {{.size = sizeof *place, .node = 4},
@@ -260,21 +260,22 @@ START_TEST(scores) {
                               {.size = sizeof *place, .node = 4}};
     dlc_transport_args args = {.size = sizeof args, .ranks = 3, .rank_info = place};
     char reason[64];
-    int32_t score = -1;
+    dlc_transport_prediction made = {.size = sizeof made};
 
-    ck_assert_int_eq(ops->score(&args, &score, reason, sizeof reason), DLC_OK);
-    ck_assert_int_gt(score, 0);
+    ck_assert_int_eq(ops->predict(&args, &made, reason, sizeof reason), DLC_OK);
+    ck_assert_double_gt(made.bandwidth, 0);
+    made.bandwidth = 0;
     ck_assert_str_eq(reason, "shared memory, 3 ranks on one node");
     place[2].node = 5;
-    ck_assert_int_eq(ops->score(&args, &score, reason, sizeof reason), DLC_OK);
-    ck_assert_int_eq(score, 0);
+    ck_assert_int_eq(ops->predict(&args, &made, reason, sizeof reason), DLC_OK);
+    ck_assert_double_eq(made.bandwidth, 0);
     ck_assert_str_eq(reason, "rank 2 is on another node");
     place[1].uid = 7;
-    ck_assert_int_eq(ops->score(&args, &score, reason, sizeof reason), DLC_OK);
-    ck_assert_int_eq(score, 0);
+    ck_assert_int_eq(ops->predict(&args, &made, reason, sizeof reason), DLC_OK);
+    ck_assert_double_eq(made.bandwidth, 0);
     ck_assert_str_eq(reason, "rank 1 runs as user 7, rank 0 as user 0");
     char shorter[8];
-    ck_assert_int_eq(ops->score(&args, &score, shorter, sizeof shorter), DLC_OK);
+    ck_assert_int_eq(ops->predict(&args, &made, shorter, sizeof shorter), DLC_OK);
     ck_assert_str_eq(shorter, "rank 1 ");
     plugins_close();
 }
@@ -332,7 +333,7 @@ int main(void) {
     tcase_add_test(tests, wrong_calls);
     tcase_add_test(tests, other_settings);
     tcase_add_test(tests, corrupt_set_up_data);
-    tcase_add_test(tests, scores);
+    tcase_add_test(tests, predictions);
     tcase_add_test(tests, nothing_is_left);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

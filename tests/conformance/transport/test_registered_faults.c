@@ -1,5 +1,5 @@
 /* Conformance of transports: errors with registered buffers. Ranks that disagree or die
- * meanwhile; resources that must not leak; and the score. */
+ * meanwhile; resources that must not leak; and the prediction. */
 #include <check.h>
 #include <dirent.h>
 #include <signal.h>
@@ -158,19 +158,19 @@ START_TEST(closed) {
 }
 END_TEST
 
-/* ---- Score --------------------------------------------------------------- */
+/* ---- Predictions --------------------------------------------------------------- */
 
-static void score_is(dlc_transport_args *args, int32_t want, const char *why) {
+static void says(dlc_transport_args *args, int can, const char *why) {
     const dlc_transport_ops *ops = plugin_find(DLC_KIND_TRANSPORT, "p2p-tree")->ops;
     char reason[128] = "";
-    int32_t score = -1;
+    dlc_transport_prediction made = {.size = sizeof made};
 
-    ck_assert_int_eq(ops->score(args, &score, reason, sizeof reason), DLC_OK);
-    ck_assert_int_eq(score, want);
+    ck_assert_int_eq(ops->predict(args, &made, reason, sizeof reason), DLC_OK);
+    ck_assert_int_eq(made.bandwidth > 0, can);
     ck_assert_str_eq(reason, why);
 }
 
-START_TEST(scores) {
+START_TEST(predictions) {
     dlc_rank_info place[2] = {{.size = sizeof *place, .device = "cpu"},
                               {.size = sizeof *place, .device = "cpu"}};
     dlc_device_ops shares =
@@ -178,16 +178,16 @@ START_TEST(scores) {
     dlc_transport_args args = {
         .size = sizeof args, .ranks = 2, .rank_info = place, .device_ops = &shares};
 
-    score_is(&args, 70, "2 ranks of one node map each other's memory");
+    says(&args, 1, "2 ranks of one node map each other's memory");
     args.device_ops = NULL; /* before the device is open */
-    score_is(&args, 70, "2 ranks of one node map each other's memory");
+    says(&args, 1, "2 ranks of one node map each other's memory");
     args.device_ops = &shares;
     shares.ipc_import = NULL;
-    score_is(&args, 0, "cpu device of rank 0 cannot share memory");
+    says(&args, 0, "cpu device of rank 0 cannot share memory");
     memcpy(place[1].device, "gpu", 4);
-    score_is(&args, 0, "rank 1 computes on gpu, rank 0 on cpu");
+    says(&args, 0, "rank 1 computes on gpu, rank 0 on cpu");
     place[1].node = 1;
-    score_is(&args, 0, "rank 1 is on another node");
+    says(&args, 0, "rank 1 is on another node");
     plugins_close();
 }
 END_TEST
@@ -228,7 +228,7 @@ int main(void) {
     tcase_add_test(tests, killed);
     tcase_add_test(tests, killed_registering);
     tcase_add_test(tests, closed);
-    tcase_add_test(tests, scores);
+    tcase_add_test(tests, predictions);
     tcase_add_test(tests, schedules);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

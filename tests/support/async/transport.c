@@ -33,12 +33,13 @@ static dlc_transport_args cpu_args(const dlc_transport_args *args) {
     return cpu;
 }
 
-static dlc_status transport_score(const dlc_transport_args *args, int32_t *score,
-                                  char *reason, size_t reason_bytes) {
+static dlc_status transport_predict(const dlc_transport_args *args,
+                                    dlc_transport_prediction *prediction, char *reason,
+                                    size_t reason_bytes) {
     dlc_transport_args cpu = cpu_args(args);
-    dlc_status status = near_ops->score(&cpu, score, reason, reason_bytes);
-    if (status == DLC_OK && *score > 0) {
-        *score = 1; /* for users that name it */
+    dlc_status status = near_ops->predict(&cpu, prediction, reason, reason_bytes);
+    if (status == DLC_OK && prediction->bandwidth > 0) {
+        *prediction = dlc_predict(args, 1, 1e-3, 1e-3); /* for users that name it */
         (void)snprintf(reason, reason_bytes, "stream-ordered");
     }
     return status;
@@ -192,7 +193,7 @@ static const dlc_transport_queue_ops stream_ordered_ops = {
 
 const dlc_transport_ops transport_ops = {
     .size = sizeof transport_ops,
-    .score = transport_score,
+    .predict = transport_predict,
     .open = transport_open,
     .close = transport_close,
     .send = transport_send,

@@ -8,9 +8,10 @@
 static const dlc_transport_ops *inner;
 static int lies; /* in this process: it is rank 0 */
 
-static dlc_status score(const dlc_transport_args *args, int32_t *value, char *reason,
-                        size_t reason_bytes) {
-    return inner->score(args, value, reason, reason_bytes);
+static dlc_status predict(const dlc_transport_args *args,
+                          dlc_transport_prediction *prediction, char *reason,
+                          size_t reason_bytes) {
+    return inner->predict(args, prediction, reason, reason_bytes);
 }
 
 static dlc_status open_endpoint(const dlc_transport_args *args,
@@ -49,7 +50,7 @@ static dlc_status all_reduce(dlc_endpoint *endpoint, float *buffer, size_t count
 }
 
 static const dlc_transport_ops ops = {.size = sizeof ops,
-                                      .score = score,
+                                      .predict = predict,
                                       .open = open_endpoint,
                                       .close = close_endpoint,
                                       .send = send,

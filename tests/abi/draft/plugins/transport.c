@@ -52,12 +52,12 @@ struct dlc_endpoint {
     peer peers[]; /* one for each rank */
 };
 
-/* ---- Score ------------------------------------------------------------------ */
+/* ---- Prediction ------------------------------------------------------------- */
 
-static dlc_status transport_score(const dlc_transport_args *args, int32_t *score,
-                                  char *reason, size_t room) {
+static dlc_status transport_predict(const dlc_transport_args *args,
+                                    dlc_transport_prediction *prediction, char *reason,
+                                    size_t room) {
     const dlc_rank_info *first = args->rank_info, *info = first;
-    *score = 0;
     if (DLC_CAN(args->device_ops, queues)) {
         (void)snprintf(reason, room, "it cannot send the memory of this device");
         return DLC_OK;
@@ -69,7 +69,7 @@ static dlc_status transport_score(const dlc_transport_args *args, int32_t *score
             return DLC_OK;
         }
     }
-    *score = 10;
+    *prediction = dlc_predict(args, 10e-6, 0.1, 0.1);
     (void)snprintf(reason, room, "Unix sockets, %d ranks on one node", args->ranks);
     return DLC_OK;
 }
@@ -409,7 +409,7 @@ static dlc_status transport_load(const dlc_host *services) {
 
 static const dlc_transport_ops ops = {
     .size = sizeof ops,
-    .score = transport_score,
+    .predict = transport_predict,
     .open = transport_open,
     .close = transport_close,
     .send = transport_send,

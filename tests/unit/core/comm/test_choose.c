@@ -1,5 +1,5 @@
-/* Tests the choice of transports (core/comm/choose.c): the best score wins, and each
- * rejection has its reason. */
+/* Tests the choice of transports (core/comm/choose.c): what is predicted to be fastest
+ * wins, and each rejection has its reason. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 
 static dlc_registry *registry;
 static dlc_transport_choice choice;
-static dlc_rank_info rank_info[5];
+static dlc_rank_info rank_info[8];
 static dlc_transport_args args;
 
 static void setup(void) {
     ck_assert_int_eq(setenv("DLCORE_PLUGIN_PATH", TEST_PLUGINS, 1), 0);
     ck_assert_int_eq(dlc_registry_open(&registry), DLC_OK);
     choice = (dlc_transport_choice){0};
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 8; i++)
         rank_info[i] = (dlc_rank_info){.size = sizeof *rank_info, .package = -1};
     args = (dlc_transport_args){
         .size = sizeof args, .ranks = 2, .rank_info = rank_info};
@@ -29,18 +29,32 @@ static void teardown(void) {
     dlc_registry_close(registry);
 }
 
-static dlc_status choose(const char *wanted) {
-    return dlc_transport_choose(registry, wanted, "cpu", &args, NULL, NULL, &choice);
+static dlc_choose_args choosing(const char *wanted) {
+    return (dlc_choose_args){
+        .registry = registry, .wanted = wanted, .device = "cpu", .group = &args};
 }
 
-START_TEST(best_score) {
+static dlc_status choose(const char *wanted) {
+    const dlc_choose_args how = choosing(wanted);
+    return dlc_transport_choose(&how, &choice);
+}
+
+static void check_chosen(const char *name) {
+    dlc_text text = {0};
+    dlc_transport_choice_name(&choice, &text);
+    ck_assert_str_eq(dlc_text_string(&text), name);
+    dlc_text_free(&text);
+}
+
+START_TEST(fastest) {
     dlc_text text = {0};
     ck_assert_int_eq(choose("auto"), DLC_OK);
-    ck_assert_str_eq(choice.feature->name, "better");
+    check_chosen("better");
     dlc_transport_choice_text(&choice, &text);
     ck_assert_str_eq(dlc_text_string(&text),
                      "transport: better: fast, 2 ranks\n"
-                     "    not good: slower here (20 against 60): slow but sure, 2 "
+                     "    predicted 10.7 ms to reduce 64 MB; next best: good, 32 ms\n"
+                     "    not good: slower, 32 ms against 10.7 ms: slow but sure, 2 "
                      "ranks\n"
                      "    not far: rank 1 is out of reach\n"
                      "    not broken: the adapter does not answer\n"
@@ -52,10 +66,10 @@ END_TEST
 
 START_TEST(by_name) {
     ck_assert_int_eq(choose("good"), DLC_OK);
-    ck_assert_str_eq(choice.feature->name, "good");
+    check_chosen("good");
     ck_assert_uint_eq(choice.verdicts, 1);
     ck_assert_int_eq(choice.verdict[0].chosen, 1);
-    ck_assert_int_eq(choice.verdict[0].score, 20);
+    ck_assert_double_eq_tol(choice.verdict[0].seconds, 32e-3, 1e-4);
 }
 END_TEST
 
@@ -64,11 +78,11 @@ START_TEST(cannot_connect) {
     ck_assert_str_eq(
         dlc_detail(),
         "transport far cannot connect these ranks: rank 1 is out of reach");
-    ck_assert_ptr_null(choice.feature);
+    ck_assert_int_eq(choice.levels, 0);
 }
 END_TEST
 
-START_TEST(fails_to_score) {
+START_TEST(fails_to_predict) {
     ck_assert_int_eq(choose("broken"), DLC_ERR_CONFIG);
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "the adapter does not answer"));
 }
@@ -111,9 +125,10 @@ static void choose_with_bonus(const char *set) {
         dlc_settings_make(config, "transport", &good->options, 1, &problems, &settings),
         DLC_OK);
     ck_assert_int_eq(dlc_problems_report(&problems), DLC_OK);
-    ck_assert_int_eq(dlc_transport_choose(registry, "auto", "cpu", &args, settings_of,
-                                          settings, &choice),
-                     DLC_OK);
+    dlc_choose_args how = choosing("auto");
+    how.settings_of = settings_of;
+    how.context = settings;
+    ck_assert_int_eq(dlc_transport_choose(&how, &choice), DLC_OK);
     dlc_settings_free(settings);
     dlc_config_free(config);
     dlc_problems_free(&problems);
@@ -121,15 +136,15 @@ static void choose_with_bonus(const char *set) {
 
 START_TEST(settings_count) {
     choose_with_bonus("transport.bonus=70");
-    ck_assert_str_eq(choice.feature->name, "good");
-    ck_assert_int_eq(choice.verdict[0].score, 90);
+    check_chosen("good");
+    ck_assert_double_eq_tol(choice.seconds, 7.11e-3, 1e-4);
 }
 END_TEST
 
 START_TEST(first_of_equals) {
     choose_with_bonus("transport.bonus=40");
-    ck_assert_str_eq(choice.feature->name, "good");
-    ck_assert_int_eq(choice.verdict[0].score, choice.verdict[1].score);
+    check_chosen("good");
+    ck_assert_double_eq(choice.verdict[0].seconds, choice.verdict[1].seconds);
 }
 END_TEST
 
@@ -142,22 +157,15 @@ static void nodes(int ranks, const int *node) {
     }
 }
 
-static void check_name(const char *name) {
-    dlc_text text = {0};
-    dlc_transport_choice_name(&choice, &text);
-    ck_assert_str_eq(dlc_text_string(&text), name);
-    dlc_text_free(&text);
-}
-
 START_TEST(two_levels) {
     dlc_text text = {0};
     nodes(5, (int[]){3, 3, 1, 1, 3});
     ck_assert_int_eq(choose("auto"), DLC_OK);
-    check_name("near+better");
+    check_chosen("near+better");
     dlc_transport_choice_text(&choice, &text);
     static const char begins[] = "transport: near inside the nodes: one node, 3 ranks\n"
                                  "transport: better between the nodes: fast, 2 ranks\n"
-                                 "    not good: slower here: slow but sure, 5 ranks\n";
+                                 "    predicted ";
     ck_assert_msg(strncmp(dlc_text_string(&text), begins, sizeof begins - 1) == 0, "%s",
                   dlc_text_string(&text));
     ck_assert_ptr_nonnull(
@@ -165,22 +173,26 @@ START_TEST(two_levels) {
     ck_assert_ptr_nonnull(strstr(dlc_text_string(&text),
                                  "    not near between the nodes: rank 1 is on another "
                                  "node\n"));
+    ck_assert_ptr_nonnull(
+        strstr(dlc_text_string(&text), "; next best: better+better, "));
+    ck_assert_ptr_nonnull(strstr(dlc_text_string(&text), "    not good: slower, "));
     dlc_text_free(&text);
 }
 END_TEST
 
-/* Inside the nodes, the lowest score of any node counts; nodes of one rank are not
+/* Inside the nodes, the slowest node counts; nodes of one rank are not
  * asked.
  */
-START_TEST(lowest_of_the_nodes) {
-    static const char *const expected[] = {"better", "better", "better", "better",
+START_TEST(slowest_of_the_nodes) {
+    static const char *const expected[] = {"better+better", "better+better",
+                                           "better+better", "better+better",
                                            "near+better"};
     for (int unknown = 0; unknown < 5; unknown++) {
         dlc_text text = {0};
         nodes(5, (int[]){0, 0, 1, 1, 2});
         rank_info[unknown].package = -1;
         ck_assert_int_eq(choose("auto"), DLC_OK);
-        check_name(expected[unknown]);
+        check_chosen(expected[unknown]);
         dlc_transport_choice_text(&choice, &text);
         ck_assert_int_eq(strstr(dlc_text_string(&text),
                                 "    not near inside the nodes: package of rank ") !=
@@ -196,34 +208,98 @@ END_TEST
 START_TEST(one_level) {
     nodes(3, (int[]){0, 1, 2});
     ck_assert_int_eq(choose("auto"), DLC_OK);
-    check_name("better");
+    check_chosen("better");
     dlc_transport_choice_free(&choice);
     nodes(3, (int[]){0, 0, 0});
     ck_assert_int_eq(choose("auto"), DLC_OK);
-    check_name("near");
+    check_chosen("near");
 }
 END_TEST
 
 START_TEST(two_names) {
     nodes(3, (int[]){0, 0, 1});
     ck_assert_int_eq(choose("near+good"), DLC_OK);
-    check_name("near+good");
+    check_chosen("near+good");
     dlc_transport_choice_free(&choice);
     ck_assert_int_eq(choose("near+near"), DLC_ERR_CONFIG);
     ck_assert_str_eq(dlc_detail(),
                      "transport near cannot connect these ranks between the "
                      "nodes: rank 1 is on another node");
-    ck_assert_ptr_null(choice.feature);
+    ck_assert_int_eq(choice.levels, 0);
     dlc_transport_choice_free(&choice);
     ck_assert_int_eq(choose("near+gud"), DLC_ERR_PLUGIN);
     dlc_transport_choice_free(&choice);
     nodes(3, (int[]){0, 1, 2});
     ck_assert_int_eq(choose("near+good"), DLC_OK);
-    check_name("good");
+    check_chosen("good");
     dlc_transport_choice_free(&choice);
     nodes(3, (int[]){4, 4, 4});
     ck_assert_int_eq(choose("near+good"), DLC_OK);
-    check_name("near");
+    check_chosen("near");
+}
+END_TEST
+
+/* Two racks of two nodes of two ranks. */
+static void racks(void) {
+    nodes(8, (int[]){0, 0, 1, 1, 2, 2, 3, 3});
+    for (int i = 0; i < 8; i++)
+        rank_info[i].domain[DLC_DOMAIN_RACK] = i / 4;
+}
+
+START_TEST(three_names) {
+    racks();
+    ck_assert_int_eq(choose("near+good+better"), DLC_OK);
+    check_chosen("near+good+better");
+    ck_assert_int_eq(choice.level[0].scope.within, DLC_DOMAIN_MACHINE);
+    ck_assert_int_eq(choice.level[1].scope.below, DLC_DOMAIN_MACHINE);
+    ck_assert_int_eq(choice.level[1].scope.within, DLC_DOMAIN_RACK);
+    ck_assert_int_eq(choice.level[2].scope.below, DLC_DOMAIN_RACK);
+    dlc_transport_choice_free(&choice);
+    for (int i = 0; i < 8; i++)
+        rank_info[i].domain[DLC_DOMAIN_RACK] = 0; /* no level between racks */
+    ck_assert_int_eq(choose("near+good+better"), DLC_OK);
+    check_chosen("near+better");
+    dlc_transport_choice_free(&choice);
+    ck_assert_int_eq(choose("near+good+better+good"), DLC_ERR_CONFIG);
+}
+END_TEST
+
+/* The link between racks carries every byte once for each of them. */
+START_TEST(levels_of_racks) {
+    racks();
+    ck_assert_int_eq(choose("auto"), DLC_OK);
+    check_chosen("near+better+better");
+    ck_assert_int_eq(choice.level[1].scope.within, DLC_DOMAIN_RACK);
+}
+END_TEST
+
+/* A level that changes nothing is none: every machine is a rack, or all are in one. */
+START_TEST(fewest_levels) {
+    for (int one = 0; one < 2; one++) {
+        racks();
+        for (int i = 0; i < 8; i++)
+            rank_info[i].domain[DLC_DOMAIN_RACK] = one ? 0 : rank_info[i].node;
+        ck_assert_int_eq(choose("auto"), DLC_OK);
+        check_chosen("near+better");
+        dlc_transport_choice_free(&choice);
+    }
+}
+END_TEST
+
+/* The cost of the caller decides: where only latency counts, one level is best. */
+static double latency_only(const dlc_transport_prediction *p, double bytes) {
+    (void)bytes;
+    return p->latency;
+}
+
+START_TEST(cost_of_the_caller) {
+    nodes(4, (int[]){0, 0, 1, 1});
+    dlc_choose_args how = choosing("auto");
+    how.cost = latency_only;
+    how.bytes = 5;
+    ck_assert_int_eq(dlc_transport_choose(&how, &choice), DLC_OK);
+    ck_assert_int_eq(choice.levels, 2); /* a tree of 4 ranks has 2 levels, too */
+    ck_assert_double_eq(choice.bytes, 5);
 }
 END_TEST
 
@@ -246,18 +322,22 @@ int main(void) {
     Suite *suite = suite_create("choose");
     TCase *tests = tcase_create("choose");
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, best_score);
+    tcase_add_test(tests, fastest);
     tcase_add_test(tests, by_name);
     tcase_add_test(tests, cannot_connect);
-    tcase_add_test(tests, fails_to_score);
+    tcase_add_test(tests, fails_to_predict);
     tcase_add_test(tests, not_installed);
     tcase_add_test(tests, nothing_installed);
     tcase_add_test(tests, settings_count);
     tcase_add_test(tests, first_of_equals);
     tcase_add_test(tests, two_levels);
-    tcase_add_test(tests, lowest_of_the_nodes);
+    tcase_add_test(tests, slowest_of_the_nodes);
     tcase_add_test(tests, one_level);
     tcase_add_test(tests, two_names);
+    tcase_add_test(tests, three_names);
+    tcase_add_test(tests, levels_of_racks);
+    tcase_add_test(tests, fewest_levels);
+    tcase_add_test(tests, cost_of_the_caller);
     tcase_add_test(tests, no_memory);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -64,7 +64,8 @@ static void fixture_open(fixture *b, test_rank *rank, int mode) {
     for (int r = 0; r < rank->ranks; r++)
         rank_info[r] = (dlc_rank_info){.size = sizeof *rank_info};
     dlc_comm_args args = {
-        .level = {.feature = limit(feature, mode), .settings = b->settings},
+        .level = {{limit(feature, mode), b->settings, DLC_DOMAIN_JOB}},
+        .levels = 1,
         .rank = rank->rank,
         .ranks = rank->ranks,
         .rank_info = rank_info,

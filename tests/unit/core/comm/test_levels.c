@@ -1,6 +1,6 @@
-/* Tests communicators of two levels: every layout of ranks over nodes gives the same
- * bits with one transport, with its messages alone, and with one transport inside the
- * nodes and one between them. */
+/* Tests communicators of several levels: every layout of ranks over nodes and racks
+ * gives the same bits with one transport, with its messages alone, with one transport
+ * inside the nodes and one between them, and with a further one between racks. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +18,42 @@
 enum { MOST_RANKS = 8, MOST = 40001 };
 
 typedef struct machine_layout {
-    int ranks, even;
-    int node[MOST_RANKS];
+    int ranks, even; /* even: nodes have equal numbers of ranks */
+    int node[MOST_RANKS], rack[MOST_RANKS];
+    int uneven_racks;
+    int order[MOST_RANKS]; /* all 0: by rank */
 } machine_layout;
 
 static const machine_layout layouts[] = {
-    {4, 1, {0, 0, 1, 1}},          {4, 1, {7, 3, 7, 3}}, {6, 1, {0, 0, 0, 1, 1, 1}},
-    {6, 1, {2, 2, 1, 1, 0, 0}},    {3, 0, {0, 0, 1}},    {5, 0, {0, 1, 1, 1, 2}},
-    {7, 0, {5, 5, 5, 9, 9, 9, 9}}, {2, 1, {0, 1}},
+    {.ranks = 4, .even = 1, .node = {0, 0, 1, 1}},
+    {.ranks = 4, .even = 1, .node = {7, 3, 7, 3}},
+    {.ranks = 6, .even = 1, .node = {0, 0, 0, 1, 1, 1}},
+    {.ranks = 6, .even = 1, .node = {2, 2, 1, 1, 0, 0}},
+    {.ranks = 3, .node = {0, 0, 1}},
+    {.ranks = 5, .node = {0, 1, 1, 1, 2}},
+    {.ranks = 7, .node = {5, 5, 5, 9, 9, 9, 9}},
+    {.ranks = 2, .even = 1, .node = {0, 1}},
+    {.ranks = 8,
+     .even = 1,
+     .node = {0, 0, 1, 1, 2, 2, 3, 3},
+     .rack = {0, 0, 0, 0, 1, 1, 1, 1}},
+    {.ranks = 6, .even = 1, .node = {0, 1, 2, 3, 4, 5}, .rack = {0, 0, 0, 4, 4, 4}},
+    {.ranks = 6,
+     .even = 1,
+     .node = {0, 0, 1, 1, 2, 2},
+     .rack = {0, 0, 0, 0, 1, 1},
+     .uneven_racks = 1},
+    {.ranks = 7,
+     .node = {0, 0, 1, 2, 2, 2, 3},
+     .rack = {0, 0, 0, 1, 1, 1, 1},
+     .uneven_racks = 1},
+    {.ranks = 3, .even = 1, .node = {0, 1, 2}, .rack = {0, 1, 1}, .uneven_racks = 1},
+    {.ranks = 4, .even = 1, .node = {0, 0, 0, 0}, .order = {0, 2, 1, 3}},
+    {.ranks = 6,
+     .even = 1,
+     .node = {0, 1, 0, 1, 0, 1},
+     .rack = {0, 1, 0, 1, 0, 1},
+     .order = {0, 3, 2, 5, 1, 4}},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -33,7 +61,7 @@ static const size_t counts[] = {1, 3, 5, 100, 2048, 2049, 16385, 40001};
 enum { COUNTS = sizeof counts / sizeof *counts };
 
 /* How the ranks are connected. */
-enum { TWO_LEVELS, ONE_LEVEL, ONE_LEVEL_MESSAGES, MODES };
+enum { TWO_LEVELS, ONE_LEVEL, ONE_LEVEL_MESSAGES, THREE_LEVELS, MODES };
 
 typedef struct fixture {
     test_rank *rank;
@@ -65,6 +93,26 @@ static const dlc_feature *messages_only(const dlc_feature *feature) {
     return &limited;
 }
 
+static void fill_rank_info(const machine_layout *layout, dlc_rank_info *rank_info) {
+    for (int r = 0; r < layout->ranks; r++) {
+        rank_info[r] = (dlc_rank_info){.size = sizeof *rank_info,
+                                       .node = layout->node[r],
+                                       .order = layout->order[r]};
+        rank_info[r].domain[DLC_DOMAIN_RACK] = layout->rack[r];
+    }
+}
+
+static void put_levels(int mode, dlc_comm_args *args) {
+    static const dlc_domain_level end[] = {DLC_DOMAIN_MACHINE, DLC_DOMAIN_RACK};
+    int below = mode == THREE_LEVELS ? 2 : mode == TWO_LEVELS;
+    args->levels = below + 1;
+    args->level[0].within = DLC_DOMAIN_JOB;
+    for (int i = 0; i < below; i++) {
+        args->level[i + 1] = args->level[i];
+        args->level[i].within = end[i];
+    }
+}
+
 static void fixture_open(fixture *b, test_rank *rank, const machine_layout *layout,
                          int mode) {
     const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
@@ -72,12 +120,10 @@ static void fixture_open(fixture *b, test_rank *rank, const machine_layout *layo
 
     *b = (fixture){.rank = rank, .layout = layout, .mode = mode};
     b->settings = plugin_settings(feature, NULL);
-    for (int r = 0; r < layout->ranks; r++)
-        rank_info[r] = (dlc_rank_info){.size = sizeof *rank_info,
-                                       .node = layout->node[r]};
+    fill_rank_info(layout, rank_info);
     if (mode == ONE_LEVEL_MESSAGES)
         feature = messages_only(feature);
-    dlc_comm_args args = {.level = {feature, b->settings},
+    dlc_comm_args args = {.level = {{feature, b->settings, DLC_DOMAIN_JOB}},
                           .rank = rank->rank,
                           .ranks = rank->ranks,
                           .rank_info = rank_info,
@@ -86,8 +132,7 @@ static void fixture_open(fixture *b, test_rank *rank, const machine_layout *layo
                           .job = rank,
                           .oob_all_gather = ranks_all_gather,
                           .check = ranks_check};
-    if (mode == TWO_LEVELS)
-        args.inter_node = args.level;
+    put_levels(mode, &args);
     RANK_OK(rank, dlc_comm_open(&args, &b->comm));
     b->buffer = dlc_alloc(MOST + 1, sizeof *b->buffer);
     RANK_CHECK(rank, b->buffer);
@@ -114,21 +159,52 @@ static float pairwise(float *value, int count) {
     return value[0];
 }
 
-static float expected(const machine_layout *layout, uint64_t salt, size_t i) {
-    float node_sum[MOST_RANKS];
-    int nodes = 0;
+/* The ranks in their order. */
+static void sorted(const machine_layout *layout, int *rank) {
     for (int r = 0; r < layout->ranks; r++) {
-        float value[MOST_RANKS];
-        int count = 0, seen = 0;
-        for (int q = 0; q < r; q++)
-            seen |= layout->node[q] == layout->node[r];
-        for (int q = r; !seen && q < layout->ranks; q++)
-            if (layout->node[q] == layout->node[r])
-                value[count++] = reference_value(salt, q, i);
-        if (!seen)
-            node_sum[nodes++] = pairwise(value, count);
+        int at = r;
+        for (; at > 0 && layout->order[rank[at - 1]] > layout->order[r]; at--)
+            rank[at] = rank[at - 1];
+        rank[at] = r;
     }
-    return pairwise(node_sum, nodes);
+}
+
+/* Whether an earlier one of the first `count` ranks has the same number. */
+static int is_seen(const int *number, const int *rank, int count) {
+    for (int i = 0; i < count; i++)
+        if (number[rank[i]] == number[rank[count]])
+            return 1;
+    return 0;
+}
+
+static float sum_of_node(const machine_layout *layout, uint64_t salt, size_t i,
+                         const int *rank, int node) {
+    float value[MOST_RANKS];
+    int count = 0;
+    for (int q = 0; q < layout->ranks; q++)
+        if (layout->node[rank[q]] == node)
+            value[count++] = reference_value(salt, rank[q], i);
+    return pairwise(value, count);
+}
+
+static float sum_of_rack(const machine_layout *layout, uint64_t salt, size_t i,
+                         const int *rank, int rack) {
+    float sum[MOST_RANKS];
+    int nodes = 0;
+    for (int q = 0; q < layout->ranks; q++)
+        if (layout->rack[rank[q]] == rack && !is_seen(layout->node, rank, q))
+            sum[nodes++] = sum_of_node(layout, salt, i, rank, layout->node[rank[q]]);
+    return pairwise(sum, nodes);
+}
+
+static float expected(const machine_layout *layout, uint64_t salt, size_t i) {
+    float sum[MOST_RANKS];
+    int rank[MOST_RANKS], racks = 0;
+    sorted(layout, rank);
+    for (int q = 0; q < layout->ranks; q++)
+        if (!is_seen(layout->rack, rank, q))
+            sum[racks++] = sum_of_rack(layout, salt, i, rank, layout->rack[rank[q]]);
+    return pairwise(sum, racks);
 }
 
 static void check_range(const fixture *b, uint64_t salt, size_t begin, size_t end) {
@@ -170,7 +246,9 @@ static void same_bits_body(test_rank *rank, void *context) {
     const int *which = context;
     fixture b;
     fixture_open(&b, rank, &layouts[which[0]], which[1]);
-    int shards = b.mode != TWO_LEVELS || b.layout->even;
+    int one = b.mode == ONE_LEVEL || b.mode == ONE_LEVEL_MESSAGES;
+    int shards = one ||
+                 (b.layout->even && (b.mode == TWO_LEVELS || !b.layout->uneven_racks));
     RANK_CHECK(rank, dlc_comm_has_shards(b.comm) == shards);
     for (size_t i = 0; i < COUNTS; i++)
         check_reductions(&b, counts[i], 10 * i);
@@ -209,7 +287,7 @@ static void messages_per_all_reduce_body(test_rank *rank, void *context) {
 }
 
 START_TEST(messages_per_all_reduce) {
-    machine_layout layout = {2, 1, {0, _i}};
+    machine_layout layout = {.ranks = 2, .even = 1, .node = {0, _i}};
     ck_assert_int_eq(ranks_run(2, 60, messages_per_all_reduce_body, &layout), 0);
 }
 END_TEST
@@ -219,7 +297,7 @@ static void shards_body(test_rank *rank, void *context) {
     const machine_layout *layout = context;
     char *owners = rank->shared;
     fixture b;
-    fixture_open(&b, rank, layout, TWO_LEVELS);
+    fixture_open(&b, rank, layout, layout->uneven_racks ? TWO_LEVELS : THREE_LEVELS);
     for (size_t count = 0; count < 40; count++) {
         size_t begin = 0, end = 0;
         dlc_comm_shard(b.comm, count, &begin, &end);
@@ -235,7 +313,7 @@ static void shards_body(test_rank *rank, void *context) {
 
 START_TEST(shards) {
     machine_layout copy = layouts[_i];
-    if (is_tested(&copy))
+    if (is_tested(&copy) && copy.even)
         ck_assert_int_eq(ranks_run(copy.ranks, 60, shards_body, &copy), 0);
 }
 END_TEST
@@ -271,11 +349,8 @@ static void lost_peer_body(test_rank *rank, void *context) {
     }
     const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
     b.settings = plugin_settings(feature, NULL);
-    for (int r = 0; r < layout->ranks; r++)
-        rank_info[r] = (dlc_rank_info){.size = sizeof *rank_info,
-                                       .node = layout->node[r]};
-    dlc_comm_args args = {.level = {feature, b.settings},
-                          .inter_node = {feature, b.settings},
+    fill_rank_info(layout, rank_info);
+    dlc_comm_args args = {.level = {{feature, b.settings, DLC_DOMAIN_JOB}},
                           .rank = rank->rank,
                           .ranks = rank->ranks,
                           .rank_info = rank_info,
@@ -284,6 +359,7 @@ static void lost_peer_body(test_rank *rank, void *context) {
                           .job = rank,
                           .oob_all_gather = ranks_all_gather,
                           .check = ranks_check};
+    put_levels(TWO_LEVELS, &args);
     RANK_CHECK(rank, dlc_comm_open(&args, &b.comm) == DLC_ERR_PEER);
     dlc_settings_free(b.settings);
     plugins_close();
@@ -300,7 +376,7 @@ int main(void) {
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, same_bits, 0, LAYOUTS * MODES);
     tcase_add_loop_test(tests, messages_per_all_reduce, 0, 2);
-    tcase_add_loop_test(tests, shards, 0, 4);
+    tcase_add_loop_test(tests, shards, 0, LAYOUTS);
     tcase_add_test(tests, cancelled);
     tcase_add_test(tests, lost_peer);
     suite_add_tcase(suite, tests);

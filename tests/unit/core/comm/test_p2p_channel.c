@@ -41,7 +41,8 @@ static void fixture_prepare(fixture *b, test_rank *rank) {
     *b = (fixture){.rank = rank, .settings = plugin_settings(feature, NULL)};
     for (int r = 0; r < rank->ranks; r++)
         b->rank_info[r] = (dlc_rank_info){.size = sizeof *b->rank_info};
-    b->args = (dlc_comm_args){.level = {feature, b->settings},
+    b->args = (dlc_comm_args){.level = {{feature, b->settings, DLC_DOMAIN_JOB}},
+                              .levels = 1,
                               .rank = rank->rank,
                               .ranks = rank->ranks,
                               .rank_info = b->rank_info,
@@ -368,7 +369,9 @@ static void all_ranks_body(test_rank *rank, void *context) {
     (void)context;
     fixture b;
     fixture_prepare(&b, rank);
-    b.args.inter_node = b.args.level;
+    b.args.level[1] = b.args.level[0];
+    b.args.level[0].within = DLC_DOMAIN_MACHINE;
+    b.args.levels = 2;
     RANK_OK(rank, dlc_p2p_open(&b.args, &b.p2p));
     b.channel = dlc_p2p_table(b.p2p);
     pass_messages(&b, 2);
@@ -383,7 +386,7 @@ static void all_ranks_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(inter_node_transport_for_all_ranks) {
+START_TEST(outer_transport_for_all_ranks) {
     ck_assert_int_eq(ranks_run(2, 60, all_ranks_body, NULL), 0);
 }
 END_TEST
@@ -398,7 +401,7 @@ int main(void) {
     tcase_add_test(tests, wakeup);
     tcase_add_test(tests, cancelled);
     tcase_add_test(tests, lost_peer);
-    tcase_add_test(tests, inter_node_transport_for_all_ranks);
+    tcase_add_test(tests, outer_transport_for_all_ranks);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -27,23 +27,31 @@ typedef struct fixture {
     dlc_comm *comm;
 } fixture;
 
+static void put_levels(dlc_comm_args *args) {
+    args->level[1] = args->level[0];
+    args->level[0].within = DLC_DOMAIN_MACHINE;
+    args->levels = 2;
+}
+
 /* `nodes`: the node of each rank; NULL: all on one node, with one level. */
 static void fixture_open(fixture *b, test_rank *rank, const int *nodes) {
     *b = (fixture){.rank = rank};
     for (int r = 0; r < rank->ranks; r++)
         b->rank_info[r] = (dlc_rank_info){.size = sizeof *b->rank_info,
                                           .node = nodes ? nodes[r] : 0};
-    b->args = (dlc_comm_args){.level = {.feature = fake_net_feature()},
-                              .rank = rank->rank,
-                              .ranks = rank->ranks,
-                              .rank_info = b->rank_info,
-                              .device_ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops,
-                              .device = {.size = sizeof b->args.device, .threads = 1},
-                              .job = rank,
-                              .oob_all_gather = ranks_all_gather,
-                              .check = ranks_check};
+    b->args = (dlc_comm_args){
+        .level = {{.feature = fake_net_feature(), .within = DLC_DOMAIN_JOB}},
+        .levels = 1,
+        .rank = rank->rank,
+        .ranks = rank->ranks,
+        .rank_info = b->rank_info,
+        .device_ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops,
+        .device = {.size = sizeof b->args.device, .threads = 1},
+        .job = rank,
+        .oob_all_gather = ranks_all_gather,
+        .check = ranks_check};
     if (nodes)
-        b->args.inter_node.feature = b->args.level.feature;
+        put_levels(&b->args);
     RANK_OK(rank, dlc_comm_open(&b->args, &b->comm));
 }
 

@@ -1,4 +1,4 @@
-/* A plugin of transports that only give scores, for test_choose: good and better
+/* A plugin of transports that only predict, for test_choose: good and better
  * connect any ranks, near those of one node, far none; broken fails; elsewhere needs
  * another device. */
 #include <stdio.h>
@@ -12,49 +12,55 @@ static dlc_status load(const dlc_host *the_host) {
     return DLC_OK;
 }
 
-static dlc_status score_of(const dlc_transport_args *args, int32_t base,
-                           const char *because, int32_t *score, char *reason,
-                           size_t reason_bytes) {
+/* What it reaches of the link, in percent. */
+static dlc_status reach(const dlc_transport_args *args, int32_t base,
+                        const char *because, dlc_transport_prediction *prediction,
+                        char *reason, size_t reason_bytes) {
     /* The settings must have been made for this transport. */
     int32_t bonus = 0;
     if (args->settings)
         bonus = (int32_t)host->get_int(args->settings, "bonus");
-    *score = base + bonus;
+    double part = (double)(base + bonus) / 100;
+    *prediction = dlc_predict(args, 1e-6, part, part);
     (void)snprintf(reason, reason_bytes, "%s, %d ranks", because, args->ranks);
     return DLC_OK;
 }
 
-static dlc_status score_good(const dlc_transport_args *args, int32_t *score,
-                             char *reason, size_t reason_bytes) {
-    return score_of(args, 20, "slow but sure", score, reason, reason_bytes);
+static dlc_status predict_good(const dlc_transport_args *args,
+                               dlc_transport_prediction *prediction, char *reason,
+                               size_t reason_bytes) {
+    return reach(args, 20, "slow but sure", prediction, reason, reason_bytes);
 }
 
-static dlc_status score_better(const dlc_transport_args *args, int32_t *score,
-                               char *reason, size_t reason_bytes) {
-    return score_of(args, 60, "fast", score, reason, reason_bytes);
+static dlc_status predict_better(const dlc_transport_args *args,
+                                 dlc_transport_prediction *prediction, char *reason,
+                                 size_t reason_bytes) {
+    return reach(args, 60, "fast", prediction, reason, reason_bytes);
 }
 
-static dlc_status score_far(const dlc_transport_args *args, int32_t *score,
-                            char *reason, size_t reason_bytes) {
+static dlc_status predict_far(const dlc_transport_args *args,
+                              dlc_transport_prediction *prediction, char *reason,
+                              size_t reason_bytes) {
     (void)args;
-    *score = 0;
+    (void)prediction;
     (void)snprintf(reason, reason_bytes, "rank 1 is out of reach");
     return DLC_OK;
 }
 
-static dlc_status score_broken(const dlc_transport_args *args, int32_t *score,
-                               char *reason, size_t reason_bytes) {
+static dlc_status predict_broken(const dlc_transport_args *args,
+                                 dlc_transport_prediction *prediction, char *reason,
+                                 size_t reason_bytes) {
     (void)args;
-    (void)score;
+    (void)prediction;
     (void)reason;
     (void)reason_bytes;
     return host->fail(DLC_ERR_IO, "the adapter does not answer");
 }
 
 /* Connects ranks of one node whose packages are known. */
-static dlc_status score_near(const dlc_transport_args *args, int32_t *score,
-                             char *reason, size_t reason_bytes) {
-    *score = 0;
+static dlc_status predict_near(const dlc_transport_args *args,
+                               dlc_transport_prediction *prediction, char *reason,
+                               size_t reason_bytes) {
     const dlc_rank_info *info = args->rank_info;
     for (int32_t r = 0; r < args->ranks; r++, info = DLC_NEXT(info)) {
         if (info->package < 0) {
@@ -66,7 +72,7 @@ static dlc_status score_near(const dlc_transport_args *args, int32_t *score,
             return DLC_OK;
         }
     }
-    return score_of(args, 80, "one node", score, reason, reason_bytes);
+    return reach(args, 80, "one node", prediction, reason, reason_bytes);
 }
 
 static dlc_status never_open(const dlc_transport_args *args, dlc_endpoint **endpoint) {
@@ -108,19 +114,19 @@ static dlc_status never_wait(dlc_endpoint *endpoint, dlc_request *request) {
     return DLC_ERR_UNSUPPORTED;
 }
 
-#define OPS(score_) \
+#define OPS(predict_) \
     { \
-        .size = sizeof(dlc_transport_ops), .score = (score_), .open = never_open, \
+        .size = sizeof(dlc_transport_ops), .predict = (predict_), .open = never_open, \
         .close = never_close, .send = never_send, .recv = never_recv, \
         .test = never_test, .wait = never_wait \
     }
 
-static const dlc_transport_ops good = OPS(score_good), better = OPS(score_better),
-                               far_off = OPS(score_far), broken = OPS(score_broken),
-                               near_by = OPS(score_near);
+static const dlc_transport_ops good = OPS(predict_good), better = OPS(predict_better),
+                               far_off = OPS(predict_far), broken = OPS(predict_broken),
+                               near_by = OPS(predict_near);
 
 static const dlc_option options[] = {
-    DLC_INT("bonus", "0", 0, 100, "added to the score"),
+    DLC_INT("bonus", "0", 0, 100, "added to the percentage"),
     DLC_OPTIONS_END,
 };
 

@@ -218,7 +218,7 @@ class Crashing(PluginFolder):
     """A third party's plugin that loads without fault, but of which every call aborts."""
 
     COUNT = r"count\(\) of device 'bad-device' of plugin 'crashing' crashed \(signal 6, Aborted\)"
-    SCORE = r"score\(\) of transport 'bad-transport' of plugin 'crashing' crashed \(signal 6, Aborted\)"
+    PREDICT = r"predict\(\) of transport 'bad-transport' of plugin 'crashing' crashed \(signal 6, Aborted\)"
 
     def setUp(self):
         super().setUp()
@@ -235,7 +235,7 @@ class Crashing(PluginFolder):
         done = self.run_dlcore("doctor")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, self.COUNT)
-        self.assertRegex(done.stdout, self.SCORE)
+        self.assertRegex(done.stdout, self.PREDICT)
 
     def test_topo(self):
         done = self.run_dlcore("topo", "--ranks=2")
@@ -243,13 +243,13 @@ class Crashing(PluginFolder):
         self.assertRegex(done.stdout + done.stderr, self.COUNT)
 
     def test_train(self):
-        """What is not used does no harm; a rank that dies of a score says of which."""
+        """What is not used does no harm; a rank that dies of a prediction says of which."""
         self.assertEqual(self.run_dlcore("train", self.net).returncode, 0)
         done = self.run_dlcore("train", self.net, "--ranks=2", "--transport=host-staged")
         self.assertEqual(done.returncode, 0, done.stderr)
         done = self.run_dlcore("train", self.net, "--ranks=2")
         self.assertNotEqual(done.returncode, 0)
-        self.assertRegex(done.stderr, r"killed by signal 6 \(Aborted\) during scoring of transport bad-transport")
+        self.assertRegex(done.stderr, r"killed by signal 6 \(Aborted\) during prediction of transport bad-transport")
 
     def test_inspection_does_not_close_it_here(self):
         file = self.put("closed-crash")

@@ -1,6 +1,7 @@
 /* Tests that the core believes no number of a transport, a device, a data source or a
  * consistency model: each wrong one is a DLC_ERR_PLUGIN that names the feature. */
 #include <check.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,18 +18,19 @@ static void refused(dlc_status status, const char *says) {
 
 /* ---- Transports -------------------------------------------------------------- */
 
-static int32_t its_score;
+static dlc_transport_prediction its_prediction;
 
-static dlc_status score(const dlc_transport_args *args, int32_t *result, char *reason,
-                        size_t room) {
+static dlc_status predict(const dlc_transport_args *args,
+                          dlc_transport_prediction *prediction, char *reason,
+                          size_t room) {
     (void)args;
     memset(reason, 'x', room); /* no NUL */
-    *result = its_score;
+    *prediction = its_prediction;
     return DLC_OK;
 }
 
 static const dlc_transport_ops transport_ops = {.size = sizeof transport_ops,
-                                                .score = score};
+                                                .predict = predict};
 static const dlc_feature transport = {.size = sizeof transport,
                                       .kind = DLC_KIND_TRANSPORT,
                                       .name = "odd",
@@ -36,22 +38,38 @@ static const dlc_feature transport = {.size = sizeof transport,
 
 static const dlc_transport_args args = {.size = sizeof args};
 
-START_TEST(scores) {
-    static const int32_t bad[] = {101, -1, INT32_MAX, INT32_MIN}, good[] = {0, 1, 100};
+static dlc_status ask(char *reason, size_t room, dlc_transport_prediction *found) {
+    return dlc_answer_prediction(&transport, &args, reason, room, found);
+}
+
+START_TEST(predictions) {
+    static const dlc_transport_prediction bad[] = {
+        {.latency = 0, .small_bandwidth = 9, .bandwidth = 9},
+        {.latency = -1, .small_bandwidth = 9, .bandwidth = 9},
+        {.latency = 1e6, .small_bandwidth = 9, .bandwidth = 9},
+        {.latency = NAN, .small_bandwidth = 9, .bandwidth = 9},
+        {.latency = 1, .small_bandwidth = 0, .bandwidth = 9},
+        {.latency = 1, .small_bandwidth = 9, .bandwidth = -9},
+        {.latency = 1, .small_bandwidth = 9, .bandwidth = NAN},
+        {.latency = 1, .small_bandwidth = 9, .bandwidth = INFINITY},
+        {.latency = 1, .small_bandwidth = INFINITY, .bandwidth = 9}};
+    static const dlc_transport_prediction good[] = {
+        {.latency = 1e-9, .small_bandwidth = 2, .bandwidth = 2},
+        {.latency = 9, .small_bandwidth = 1e12, .bandwidth = 1e12},
+        {.latency = 0}};
     char reason[8];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        int32_t found = 7;
-        its_score = bad[i];
-        refused(dlc_answer_score(&transport, &args, reason, sizeof reason, &found),
-                "0 to 100");
-        ck_assert_int_eq(found, 7);
+        dlc_transport_prediction found = {.latency = 7};
+        its_prediction = bad[i];
+        refused(ask(reason, sizeof reason, &found), "it predicts ");
+        ck_assert_double_eq(found.latency, 7);
     }
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        int32_t found = 7;
-        its_score = good[i];
-        ck_assert_int_eq(
-            dlc_answer_score(&transport, &args, reason, sizeof reason, &found), DLC_OK);
-        ck_assert_int_eq(found, good[i]);
+        dlc_transport_prediction found = {.latency = 7};
+        its_prediction = good[i];
+        ck_assert_int_eq(ask(reason, sizeof reason, &found), DLC_OK);
+        ck_assert_double_eq(found.latency, good[i].latency);
+        ck_assert_double_eq(found.bandwidth, good[i].bandwidth);
         ck_assert_uint_eq(strlen(reason), sizeof reason - 1);
     }
 }
@@ -184,7 +202,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("answers");
     TCase *all = tcase_create("answers");
-    tcase_add_test(all, scores);
+    tcase_add_test(all, predictions);
     tcase_add_test(all, devices);
     tcase_add_loop_test(all, samples, 0, DATA_CASES);
     tcase_add_test(all, needs);

@@ -139,7 +139,7 @@ START_TEST(offers) {
 END_TEST
 
 START_TEST(transports) {
-    LACKS(DLC_KIND_TRANSPORT, 0, transport, score);
+    LACKS(DLC_KIND_TRANSPORT, 0, transport, predict);
     LACKS(DLC_KIND_TRANSPORT, 0, transport, open);
     LACKS(DLC_KIND_TRANSPORT, 0, transport, close);
     LACKS(DLC_KIND_TRANSPORT, 0, transport, send);

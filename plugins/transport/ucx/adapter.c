@@ -1,0 +1,53 @@
+/* Which network adapter a rank uses: the nearest one, which the core has spread over
+ * the ranks of a machine, where all ranks of the group reach each other by it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ucx.h"
+
+/* The adapter that all ranks of a group of several machines have, by its name; "": they
+ * have none, or different ones, which may be of different networks. */
+static void common_adapter(const dlc_transport_args *args, char name[32]) {
+    const dlc_rank_info *first = args->rank_info, *info = first;
+    int machines = 1;
+    name[0] = '\0';
+    for (int32_t r = 0; r < args->ranks; r++, info = DLC_NEXT(info)) {
+        if (!DLC_HAS(info, adapter) || !info->adapter[0] ||
+            strncmp(info->adapter, first->adapter, sizeof info->adapter) != 0)
+            return;
+        machines += info->node != first->node;
+    }
+    if (machines > 1)
+        (void)snprintf(name, 32, "%.31s", first->adapter);
+}
+
+/* Looks in "rc_mlx5/mlx5_0:1, tcp/eth0" for a device of this name, with its port. */
+static int find_device(const char *list, const char *name, char device[64]) {
+    size_t length = strlen(name);
+    for (const char *at = list; (at = strchr(at, '/')) != NULL;) {
+        size_t whole = strcspn(++at, ", ");
+        if (whole < 64 && strncmp(at, name, length) == 0 &&
+            (whole == length || at[length] == ':')) {
+            (void)snprintf(device, 64, "%.*s", (int)whole, at);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void adapter_choose(const dlc_transport_args *args, char device[64]) {
+    const char *given = args->settings ? host->get_string(args->settings, "net_devices")
+                                       : "";
+    char name[32], names[192];
+    ucp_context_h context;
+    device[0] = '\0';
+    common_adapter(args, name);
+    if (!name[0] || (given && given[0]) || getenv("UCX_NET_DEVICES") ||
+        context_open(args->settings, "", args->ranks, 1, &context) != DLC_OK)
+        return;
+    names_of_context(context, 1, names, sizeof names);
+    ucx.cleanup(context);
+    if (!find_device(names, name, device))
+        host->log(DLC_LOG_DEBUG, "UCX cannot use %s, the nearest adapter", name);
+}
