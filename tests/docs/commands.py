@@ -33,6 +33,7 @@ SKIPPED = {
     "packaging/bundle/make.sh": "the test `bundle` runs it",
     "tools/fetch/": "downloads a data set",
     "srun ": "needs a Slurm cluster; the test launch_srun starts one",
+    "torchrun --nnodes": "needs two machines",
 }
 
 # Changed: pattern, replacement, reason.
