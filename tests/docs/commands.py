@@ -135,15 +135,15 @@ def photograph(path, seed):
 
 
 def prepare_photographs(work):
-    """photos/ with two classes, holiday/, and `photos.ini`: the net of README.md with the data
-    sections of docs/your-own-images.md."""
+    """photos/ with two classes, holiday/, and `photos.ini`: the net of README.md with the first two
+    data sections of docs/your-own-images.md."""
     for i in range(1, 9):
         for part in ("train/cat", "train/dog/below", "test/cat", "test/dog"):
             photograph(work / "photos" / part / f"{i}.png", i + len(part))
         photograph(work / "holiday" / f"{i}.png", i)
     text = (SOURCE / "docs/your-own-images.md").read_text(encoding="utf-8")
-    data = re.findall(r"^    (\[data.*\n(?:    .*\n)+)", text, re.MULTILINE)
-    assert len(data) == 2, data
+    data = re.findall(r"^    (\[data.*\n(?:    .*\n)+)", text, re.MULTILINE)[:2]
+    assert [section.split("\n")[0] for section in data] == ["[data]", "[data.test]"], data
     net = re.sub(r"(?s)^\[data\].*?(?=\[solver\])", "", own_net())
     data = "".join(data).replace("    ", "").replace("batch = 32", "batch = 4")
     (work / "photos.ini").write_text(data + net, encoding="utf-8")

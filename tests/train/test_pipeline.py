@@ -365,9 +365,9 @@ class Pipeline(unittest.TestCase):
         for options, sentence in (
                 (["--ranks=3", "--set=parallel.pipeline=2"],
                  "3 ranks cannot be split among 2 stages"),
-                (["--ranks=2", "--set=parallel.pipeline=con2"], "did you mean 'conv2'?"),
+                (["--ranks=2", "--set=parallel.pipeline=con2"], "did you mean conv2?"),
                 (["--ranks=3", "--set=parallel.pipeline=ip1,conv2"], "in the order of the net"),
-                (["--ranks=2", "--set=parallel.pipeline=pool1x"], "did you mean 'pool1'?"),
+                (["--ranks=2", "--set=parallel.pipeline=pool1x"], "did you mean pool1?"),
                 (["--ranks=8", "--set=parallel.pipeline=auto"],
                  "layers with weights for 4 stages, not for 8"),
                 (["--ranks=2", "--set=parallel.pipeline=2", "--set=parallel.micro_batches=25"],

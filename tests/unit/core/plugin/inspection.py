@@ -223,7 +223,7 @@ class Sections(PluginFolder):
     def test_plugins_of_a_section(self):
         """A section that a plugin has keys in names those that do."""
         text = dlcore("plugin", "inspect", "data", path=BUILT).stdout
-        self.assertRegex(text, r"The data source is named by `source`[^*]*\bcifar, idx, images, synthetic, tar\b")
+        self.assertRegex(text, r"The data source is named by `source`[^*]*\bcifar, csv, hdf5, idx, images, lmdb, npy, synthetic, tar\b")
         text = dlcore("plugin", "inspect", "layer", path=BUILT).stdout
         self.assertEqual(len(re.findall(r"\brelu\b", text)), 1, text)
         self.assertNotIn("keys of its own", dlcore("plugin", "inspect", "net", path=BUILT).stdout)
