@@ -18,7 +18,7 @@ SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["DLCORE_BUILD_DIR"])
 NAME = "dlcore-test"
 # What the README.md of the bundle says comes from the machine: the C and C++ libraries; MPI,
-# RDMA and NVIDIA's libraries, with their dependencies.
+# RDMA, HDF5 and NVIDIA's libraries, with their dependencies.
 SYSTEM = re.compile(r"/(ld-linux[\w-]*|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+))\.so\.[\d.]+$")
 MACHINE = re.compile(r"/lib(mpi|ibverbs|rdmacm|mlx\d|nl-[\w-]+|hdf5\w*|cuda|nvidia-ml)\.so\.[\d.]+$"
                      r"|/libibverbs/")
