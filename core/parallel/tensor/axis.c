@@ -194,12 +194,11 @@ static dlc_status choose_all(planning *p) {
 }
 
 static dlc_status choose(dlc_session *session, dlc_tensor_parallel *tensor) {
-    planning p = {
-        .session = session,
-        .tensor = tensor,
-        .is_implied = is_implied(session),
-        .is_measured = has_open_layers(session) ||
-                       (has_open_schedule(session) && !session->is_plan)};
+    planning p = {.session = session,
+                  .tensor = tensor,
+                  .is_implied = is_implied(session),
+                  .is_measured = has_open_layers(session) ||
+                                 (has_open_schedule(session) && !session->is_plan)};
     DLC_TRY(assign_samples(session, tensor));
     if (p.is_measured || p.is_implied)
         DLC_TRY(dlc_tensor_parallel_planning_open(&p));
