@@ -9,6 +9,7 @@ enum { ARRAY_RANK_MOST = DLC_MAX_DIMS + 1 };
 
 /* The kinds of numbers. */
 typedef enum number_kind {
+    NUMBER_NONE = 0,
     NUMBER_UNSIGNED = 'u',
     NUMBER_SIGNED = 'i',
     NUMBER_FLOAT = 'f',

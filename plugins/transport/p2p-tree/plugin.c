@@ -94,7 +94,7 @@ static dlc_status transport_predict(const dlc_transport_args *args,
     (void)snprintf(reason, reason_bytes,
                    "%d rank%s of one node map%s each other's memory", args->ranks,
                    args->ranks == 1 ? "" : "s", args->ranks == 1 ? "s" : "");
-    *prediction = args->device_ops && DLC_CAN(args->device_ops, queues)
+    *prediction = DLC_CAN(args->device_ops, queues)
                       ? dlc_predict(args, device_overhead, 0.5, 0.7)
                       : dlc_predict(args, overhead, 4, 1);
     return DLC_OK;

@@ -179,7 +179,7 @@ static int is_seen(const int *number, const int *rank, int count) {
 
 static float sum_of_node(const machine_layout *layout, uint64_t salt, size_t i,
                          const int *rank, int node) {
-    float value[MOST_RANKS];
+    float value[MOST_RANKS] = {0};
     int count = 0;
     for (int q = 0; q < layout->ranks; q++)
         if (layout->node[rank[q]] == node)
@@ -189,7 +189,7 @@ static float sum_of_node(const machine_layout *layout, uint64_t salt, size_t i,
 
 static float sum_of_rack(const machine_layout *layout, uint64_t salt, size_t i,
                          const int *rank, int rack) {
-    float sum[MOST_RANKS];
+    float sum[MOST_RANKS] = {0};
     int nodes = 0;
     for (int q = 0; q < layout->ranks; q++)
         if (layout->rack[rank[q]] == rack && !is_seen(layout->node, rank, q))
