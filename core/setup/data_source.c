@@ -57,7 +57,8 @@ static dlc_status add_sample(const dlc_samples *samples, int64_t index,
     int32_t fields = samples->info.field_count;
     DLC_TRY(dlc_samples_read_fields(samples, index, (1u << fields) - 1, NULL, read));
     for (int32_t f = 0; f < fields; f++)
-        *digest = XXH64(read->value[f].data, read->value[f].bytes, *digest);
+        if (read->value[f].data) /* NULL: an empty list of classes */
+            *digest = XXH64(read->value[f].data, read->value[f].bytes, *digest);
     return DLC_OK;
 }
 

@@ -61,7 +61,7 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
 
 #define PAIR_LOSS(create_) \
     { \
-        .size = sizeof(dlc_layer_ops), .family = &cudnn_family, .create = create_, \
+        .size = sizeof(dlc_layer_ops), .family = &cudnn_family, .create = (create_), \
         .destroy = layer_free, .infer = infer, .prepare = prepare, .forward = forward, \
         .backward = backward, .describe = describe_own, \
     }
