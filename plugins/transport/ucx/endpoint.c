@@ -4,11 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "ucx.h"
 
 #define MAGIC 0x6463782d312e3031u
+
+/* UCX maps about 0.5 MB of it for each rank, and more for its messages. */
+#define SHM_LEAST (UINT64_C(16) << 20)
 
 /* How long to wait for the job to report which rank is lost. */
 #define REPORT_NS UINT64_C(500000000)
@@ -99,6 +103,19 @@ dlc_status context_open(const dlc_settings *settings, const char *adapter,
     return status;
 }
 
+/* What UCX says of a small /dev/shm, of which containers have 64 MB, is that memory is
+ * out. */
+static dlc_status worker_failed(ucs_status_t status) {
+    struct statvfs shm;
+    int is_small = status == UCS_ERR_NO_MEMORY && statvfs("/dev/shm", &shm) == 0 &&
+                   (uint64_t)shm.f_bavail * shm.f_frsize < SHM_LEAST;
+    return host->fail(
+        DLC_ERR_UNAVAILABLE, "UCX cannot make a worker: %s%s", ucx.text_of(status),
+        is_small ? ": /dev/shm is nearly full or too small; enlarge it, or "
+                   "set UCX_TLS=tcp,self or another transport"
+                 : "");
+}
+
 static dlc_status open_worker(dlc_endpoint *e) {
     ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                   .thread_mode = UCS_THREAD_MODE_SERIALIZED};
@@ -106,8 +123,7 @@ static dlc_status open_worker(dlc_endpoint *e) {
     if (status == UCS_OK)
         status = ucx.worker_get_efd(e->worker, &e->event_fd);
     if (status != UCS_OK)
-        return host->fail(DLC_ERR_UNAVAILABLE, "UCX cannot make a worker: %s",
-                          ucx.text_of(status));
+        return worker_failed(status);
     return connect_handlers(e);
 }
 
