@@ -4,12 +4,10 @@
 #include <dlcore/data.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "../shared/file.h"
 #include "../shared/read.h"
 
 #define SIDE 32
@@ -20,7 +18,7 @@
     "data_batch_1.bin,data_batch_2.bin,data_batch_3.bin,data_batch_4.bin,data_batch_5.bin"
 #define DEFAULT_FILES_100 "train.bin"
 
-static const dlc_host *host;
+const dlc_host *host;
 
 /* One file of the list: its path, and where its records are in dlc_source.records. */
 typedef struct part {
@@ -96,50 +94,42 @@ static dlc_status list_parts(dlc_source *source, const dlc_settings *settings) {
 /* ---- Contents ----------------------------------------------------------------- */
 
 /* Opens a part; its size must be a whole number of records. */
-static dlc_status open_part(const dlc_source *source, const part *from, int *fd,
-                            size_t *bytes) {
-    struct stat info;
-    dlc_status status = DLC_OK;
-    /* O_NONBLOCK: a pipe must be refused, not waited for. */
-    int opened = open(from->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (opened < 0)
-        return host->fail(DLC_ERR_DATA, "cannot open %s: %s", from->path,
-                          strerror(errno));
-    if (fstat(opened, &info) || !S_ISREG(info.st_mode))
-        status = host->fail(DLC_ERR_DATA, "%s is not a file", from->path);
-    else if (info.st_size == 0 || (size_t)info.st_size % source->record_bytes)
-        status = host->fail(
+static dlc_status open_part(const dlc_source *source, const part *from,
+                            data_file *made) {
+    data_file opened = {.fd = -1};
+    dlc_status status = file_open(from->path, &opened);
+    if (status != DLC_OK)
+        return status;
+    if (opened.bytes == 0 || (size_t)opened.bytes % source->record_bytes) {
+        file_close(&opened);
+        return host->fail(
             DLC_ERR_DATA,
             "%s has %lld bytes, which is no multiple of a CIFAR-%d record's %zu: it was "
             "cut short, or is something else",
-            from->path, (long long)info.st_size, source->classes, source->record_bytes);
-    if (status != DLC_OK) {
-        close(opened);
-        return status;
+            from->path, (long long)opened.bytes, source->classes, source->record_bytes);
     }
-    *fd = opened;
-    *bytes = (size_t)info.st_size;
+    *made = opened;
     return DLC_OK;
 }
 
 static dlc_status read_part(dlc_source *source, const part *from) {
-    int fd = -1;
-    size_t bytes = 0, got = 0;
-    dlc_status status = open_part(source, from, &fd, &bytes);
+    data_file opened = {.fd = -1};
+    size_t got = 0;
+    dlc_status status = open_part(source, from, &opened);
     if (status != DLC_OK)
         return status;
-    if (bytes != from->bytes)
+    if ((size_t)opened.bytes != from->bytes)
         status = host->fail(DLC_ERR_DATA, "%s changes while it is being read",
                             from->path);
     if (status == DLC_OK)
-        got = read_at(fd, source->records + from->begin, bytes, 0);
-    if (status == DLC_OK && got < bytes)
+        got = read_at(opened.fd, source->records + from->begin, from->bytes, 0);
+    if (status == DLC_OK && got < from->bytes)
         status = errno ? host->fail(DLC_ERR_IO, "cannot read %s at byte %zu: %s",
                                     from->path, got, strerror(errno))
                        : host->fail(DLC_ERR_DATA,
                                     "%s ends at byte %zu while it is being read",
                                     from->path, got);
-    close(fd);
+    file_close(&opened);
     return status;
 }
 
@@ -173,11 +163,12 @@ static dlc_status check_part(const dlc_source *source, const part *from) {
 static dlc_status measure_parts(dlc_source *source) {
     for (size_t i = 0; i < source->part_count; i++) {
         part *from = &source->parts[i];
-        int fd = -1;
-        dlc_status status = open_part(source, from, &fd, &from->bytes);
+        data_file opened = {.fd = -1};
+        dlc_status status = open_part(source, from, &opened);
         if (status != DLC_OK)
             return status;
-        close(fd);
+        from->bytes = (size_t)opened.bytes;
+        file_close(&opened);
         from->begin = source->bytes;
         if (__builtin_add_overflow(source->bytes, from->bytes, &source->bytes))
             return host->fail(DLC_ERR_DATA, "%s is impossibly large", from->path);

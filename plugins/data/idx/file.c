@@ -6,14 +6,13 @@
  * zlib in blocks, so that memory is needed for the unpacked data only. Called by idx.c.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <libdeflate.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include "../shared/file.h"
 #include "../shared/read.h"
 #include "idx.h"
 
@@ -33,7 +32,6 @@
 /* ---- The file on disk -------------------------------------------------------- */
 
 typedef struct disk_file {
-    const dlc_host *host;
     const char *path;
     int fd;
     size_t size;
@@ -41,20 +39,11 @@ typedef struct disk_file {
 
 /* Opens file->path. */
 static dlc_status open_file(disk_file *file) {
-    const dlc_host *host = file->host;
-    const char *path = file->path;
-    struct stat info;
-    /* O_NONBLOCK: a pipe must be refused, not waited for. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return host->fail(DLC_ERR_DATA, "cannot open %s: %s", path, strerror(errno));
-    if (fstat(fd, &info) || !S_ISREG(info.st_mode)) {
-        close(fd);
-        return host->fail(DLC_ERR_DATA, "%s is not a file", path);
-    }
-    file->fd = fd;
-    file->size = (size_t)info.st_size;
-    return DLC_OK;
+    data_file opened = {.fd = -1};
+    dlc_status status = file_open(file->path, &opened);
+    file->fd = opened.fd;
+    file->size = (size_t)opened.bytes;
+    return status;
 }
 
 static dlc_status read_part(const disk_file *file, size_t begin, void *into,
@@ -63,10 +52,10 @@ static dlc_status read_part(const disk_file *file, size_t begin, void *into,
     if (got == bytes)
         return DLC_OK;
     if (errno)
-        return file->host->fail(DLC_ERR_IO, "cannot read %s at byte %zu: %s",
-                                file->path, begin + got, strerror(errno));
-    return file->host->fail(DLC_ERR_DATA, "%s ends at byte %zu while it is being read",
-                            file->path, begin + got);
+        return host->fail(DLC_ERR_IO, "cannot read %s at byte %zu: %s", file->path,
+                          begin + got, strerror(errno));
+    return host->fail(DLC_ERR_DATA, "%s ends at byte %zu while it is being read",
+                      file->path, begin + got);
 }
 
 /* Memory that is populated when written to. Freed with munmap. */
@@ -74,8 +63,8 @@ static dlc_status reserve(const disk_file *file, size_t bytes, unsigned char **m
     void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                       -1, 0);
     if (made == MAP_FAILED)
-        return file->host->fail(DLC_ERR_NOMEM, "out of memory: %zu bytes for %s", bytes,
-                                file->path);
+        return host->fail(DLC_ERR_NOMEM, "out of memory: %zu bytes for %s", bytes,
+                          file->path);
     if (bytes >= HUGE_FROM)
         madvise(made, bytes, MADV_HUGEPAGE); /* optional: failure does no harm */
     *memory = made;
@@ -89,15 +78,14 @@ static int is_gzip(const unsigned char *bytes, size_t size) {
 }
 
 static dlc_status damaged(const disk_file *file, const char *how) {
-    return file->host->fail(DLC_ERR_DATA,
-                            "%s: damaged gzip file: %s; fetch it again, or see what "
-                            "`gzip -t` says",
-                            file->path, how);
+    return host->fail(DLC_ERR_DATA,
+                      "%s: damaged gzip file: %s; fetch it again, or see what "
+                      "`gzip -t` says",
+                      file->path, how);
 }
 
 static dlc_status no_memory(const disk_file *file) {
-    return file->host->fail(DLC_ERR_NOMEM, "out of memory to decompress %s",
-                            file->path);
+    return host->fail(DLC_ERR_NOMEM, "out of memory to decompress %s", file->path);
 }
 
 /* Decompresses the file from its start, chunk by chunk, until the output is full or the
@@ -153,30 +141,28 @@ static dlc_status check_packed(const disk_file *file, size_t plain) {
     if (file->size < GZIP_SHORTEST)
         return damaged(file, "it was cut short");
     if (plain / DEFLATE_MOST > file->size)
-        return file->host->fail(DLC_ERR_DATA,
-                                "%s: the dimensions in its header ask for %zu bytes, "
-                                "more than its %zu compressed bytes can hold: it was "
-                                "cut short or damaged",
-                                file->path, plain, file->size);
+        return host->fail(DLC_ERR_DATA,
+                          "%s: the dimensions in its header ask for %zu bytes, "
+                          "more than its %zu compressed bytes can hold: it was "
+                          "cut short or damaged",
+                          file->path, plain, file->size);
     if (file->size > plain && file->size - plain > GZIP_OVERHEAD(plain))
-        return file->host->fail(
-            DLC_ERR_DATA,
-            "%s: the dimensions in its header ask for %zu bytes, "
-            "but it has %zu even compressed: there is something after "
-            "them that does not belong there",
-            file->path, plain, file->size);
+        return host->fail(DLC_ERR_DATA,
+                          "%s: the dimensions in its header ask for %zu bytes, "
+                          "but it has %zu even compressed: there is something after "
+                          "them that does not belong there",
+                          file->path, plain, file->size);
     dlc_status status = read_part(file, file->size - sizeof end, end, sizeof end);
     if (status != DLC_OK)
         return status;
     uint32_t trailer = (uint32_t)end[0] | (uint32_t)end[1] << 8 |
                        (uint32_t)end[2] << 16 | (uint32_t)end[3] << 24;
     if (trailer != (uint32_t)plain)
-        return file->host->fail(
-            DLC_ERR_DATA,
-            "%s: the dimensions in its header ask for %zu bytes, "
-            "but by its gzip trailer it has %u: it was cut short or "
-            "damaged",
-            file->path, plain, trailer);
+        return host->fail(DLC_ERR_DATA,
+                          "%s: the dimensions in its header ask for %zu bytes, "
+                          "but by its gzip trailer it has %u: it was cut short or "
+                          "damaged",
+                          file->path, plain, trailer);
     return DLC_OK;
 }
 
@@ -194,7 +180,7 @@ static dlc_status check_unpacked(const disk_file *file, const unpacked *got,
         return damaged(file, "contents, length and checksum don't match, or it "
                              "was cut short");
     if (got->used != file->size)
-        return file->host->fail(
+        return host->fail(
             DLC_ERR_DATA,
             "%s: the gzip stream ends at byte %zu, but the file has %zu "
             "bytes: there is something after it that does not belong there",
@@ -284,8 +270,7 @@ static int64_t big_endian(const unsigned char *bytes) {
            bytes[3];
 }
 
-static dlc_status check_magic(const dlc_host *host, const unsigned char *bytes,
-                              size_t size, idx_file *file) {
+static dlc_status check_magic(const unsigned char *bytes, size_t size, idx_file *file) {
     if (size < HEADER_FIXED)
         return host->fail(DLC_ERR_DATA, "%s has %zu bytes: too short for an IDX file",
                           file->path, size);
@@ -315,8 +300,7 @@ static dlc_status check_magic(const dlc_host *host, const unsigned char *bytes,
 }
 
 /* Computes the file's size from its dimensions. */
-static dlc_status read_dims(const dlc_host *host, const unsigned char *bytes,
-                            idx_file *file) {
+static dlc_status read_dims(const unsigned char *bytes, idx_file *file) {
     size_t size = file->element_bytes;
     int overflow = 0;
     for (int i = 0; i < file->rank; i++) {
@@ -339,11 +323,10 @@ static dlc_status read_dims(const dlc_host *host, const unsigned char *bytes,
 static dlc_status check_plain(const disk_file *file, size_t size) {
     return file->size == size
                ? DLC_OK
-               : file->host->fail(
-                     DLC_ERR_DATA,
-                     "%s has %zu bytes, but by the dimensions in its "
-                     "header it should have %zu: it was cut short or damaged",
-                     file->path, file->size, size);
+               : host->fail(DLC_ERR_DATA,
+                            "%s has %zu bytes, but by the dimensions in its "
+                            "header it should have %zu: it was cut short or damaged",
+                            file->path, file->size, size);
 }
 
 /* ---- Loading ------------------------------------------------------------------- */
@@ -358,9 +341,9 @@ static dlc_status load(const disk_file *file, idx_file *made) {
     if (packed)
         status = unpack_header(file, header, &size);
     if (status == DLC_OK)
-        status = check_magic(file->host, header, size, made);
+        status = check_magic(header, size, made);
     if (status == DLC_OK)
-        status = read_dims(file->host, header, made);
+        status = read_dims(header, made);
     if (status == DLC_OK)
         status = packed ? check_packed(file, made->size)
                         : check_plain(file, made->size);
@@ -372,9 +355,9 @@ static dlc_status load(const disk_file *file, idx_file *made) {
                   : read_part(file, 0, made->bytes, made->size);
 }
 
-dlc_status idx_load(const dlc_host *host, const char *path, idx_file *file) {
+dlc_status idx_load(const char *path, idx_file *file) {
     idx_file made = {.path = path};
-    disk_file on_disk = {.host = host, .path = path, .fd = -1};
+    disk_file on_disk = {.path = path, .fd = -1};
     dlc_status status = open_file(&on_disk);
     if (status != DLC_OK)
         return status;

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static const dlc_host *host;
+const dlc_host *host;
 
 struct dlc_source {
     idx_file images, labels;
@@ -33,7 +33,7 @@ static dlc_status decode_floats(idx_file *images) {
 
 static dlc_status open_images(dlc_source *source, const char *path) {
     idx_file *images = &source->images;
-    dlc_status status = idx_load(host, path, images);
+    dlc_status status = idx_load(path, images);
     if (status != DLC_OK)
         return status;
     if (images->rank < 3)
@@ -75,7 +75,7 @@ static dlc_status check_labels(dlc_source *source, int32_t classes) {
 
 static dlc_status open_labels(dlc_source *source, const char *path, int32_t classes) {
     idx_file *labels = &source->labels;
-    dlc_status status = idx_load(host, path, labels);
+    dlc_status status = idx_load(path, labels);
     if (status != DLC_OK)
         return status;
     if (labels->rank != 1 || labels->type != IDX_U8)

@@ -26,7 +26,7 @@ typedef struct idx_file {
 /* Reads `path`, compressed by gzip or not (detected by its contents), and checks the
  * header against the size. The caller releases the result with idx_unload; `path` must
  * outlive it. */
-dlc_status idx_load(const dlc_host *host, const char *path, idx_file *file);
+dlc_status idx_load(const char *path, idx_file *file);
 void idx_unload(idx_file *file); /* zeroed is allowed */
 
 #endif
