@@ -114,11 +114,13 @@ static int is_implied(const dlc_session *session) {
                0;
 }
 
+static int is_demanded(const dlc_session *session) {
+    return count_layers(session, DLC_PARALLEL_TENSOR) > 0 || is_implied(session);
+}
+
 /* Is the schedule left open? A pipeline's micro-batches are the chunks already. */
 static int has_open_schedule(const dlc_session *session) {
-    int is_demanded = count_layers(session, DLC_PARALLEL_TENSOR) > 0 ||
-                      is_implied(session);
-    return is_demanded && session->mesh.pipeline == 1 &&
+    return is_demanded(session) && session->mesh.pipeline == 1 &&
            strcmp(schedule_text(session), "auto") == 0;
 }
 
@@ -211,8 +213,7 @@ static dlc_status choose(dlc_session *session, dlc_tensor_parallel *tensor) {
 
 static dlc_status plan(dlc_axis *axis) {
     dlc_session *session = axis->session;
-    int demanded = count_layers(session, DLC_PARALLEL_TENSOR) > 0 ||
-                   is_implied(session);
+    int demanded = is_demanded(session);
     if (session->mesh.tensor == 1 || (!demanded && !has_open_layers(session)))
         return DLC_OK;
     if (check_job(session) != DLC_OK) {
