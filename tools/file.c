@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/write.h"
+
 static dlc_status cannot_write(const char *path) {
     return dlc_fail(DLC_ERR_IO, "cannot write %s: %s", path, strerror(errno));
 }
@@ -46,24 +48,12 @@ dlc_status dlc_tool_file_check(const char *path) {
     return DLC_OK;
 }
 
-static dlc_status put_all(int fd, const char *path, const char *bytes, size_t size) {
-    while (size > 0) {
-        ssize_t put = write(fd, bytes, size);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return cannot_write(path);
-        bytes += put;
-        size -= (size_t)put;
-    }
-    return DLC_OK;
-}
-
 dlc_status dlc_tool_file_write(const char *path, const char *bytes, size_t size) {
     char part[PATH_MAX];
     int fd = -1;
     DLC_TRY(open_part(path, part, &fd));
-    dlc_status status = put_all(fd, path, bytes, size);
+    dlc_status status = dlc_write_all(fd, bytes, size) == size ? DLC_OK
+                                                               : cannot_write(path);
     if (close(fd) != 0 && status == DLC_OK)
         status = cannot_write(path);
     if (status == DLC_OK && rename(part, path) != 0)

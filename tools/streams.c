@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/escape.h"
+#include "base/write.h"
 
 /* A descriptor, and the first bytes of a character that is still incomplete. */
 typedef struct stream {
@@ -22,19 +23,11 @@ static pid_t guarded;
 static int lost; /* errno of the first failure on stdout */
 
 static int write_all(const stream *s, const char *bytes, size_t length) {
-    while (length) {
-        ssize_t done = write(s->fd, bytes, length);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0) {
-            if (s->fd == STDOUT_FILENO && !lost)
-                lost = errno;
-            return -1;
-        }
-        bytes += done;
-        length -= (size_t)done;
-    }
-    return 0;
+    if (dlc_write_all(s->fd, bytes, length) == length)
+        return 0;
+    if (s->fd == STDOUT_FILENO && !lost)
+        lost = errno;
+    return -1;
 }
 
 /* Escapes `length` bytes into `shown`, which has room for DLC_ESCAPE_BYTES of each.

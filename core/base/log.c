@@ -18,6 +18,7 @@
 
 #include "base/escape.h"
 #include "base/memory.h"
+#include "base/write.h"
 
 #define LINE_BYTES 4096
 
@@ -38,19 +39,10 @@ void dlc_log_rank_set(int rank) {
     atomic_store(&job_rank, rank);
 }
 
-/* Writes all bytes, one write() per line if possible, so that lines of several
- * processes are not mixed. Returns 0 or an errno; *left is what was not written. */
+/* Returns 0 or an errno; *left becomes what was not written. */
 static int write_all(int fd, const char *bytes, size_t *left) {
-    while (*left) {
-        ssize_t done = write(fd, bytes, *left);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return errno;
-        bytes += done;
-        *left -= (size_t)done;
-    }
-    return 0;
+    *left -= dlc_write_all(fd, bytes, *left);
+    return *left ? errno : 0;
 }
 
 /* ---- The log file ------------------------------------------------------------ */

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/write.h"
 
 /* ---- Lines ---------------------------------------------------------------------- */
 
@@ -19,16 +20,8 @@ static dlc_status broken(const char *why) {
 }
 
 static dlc_status send_line(const dlc_pmi *pmi, const char *line, size_t length) {
-    while (length) {
-        ssize_t sent = write(pmi->fd, line, length);
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent <= 0)
-            return broken(sent ? strerror(errno) : "it takes no data");
-        line += sent;
-        length -= (size_t)sent;
-    }
-    return DLC_OK;
+    return dlc_write_all(pmi->fd, line, length) == length ? DLC_OK
+                                                          : broken(strerror(errno));
 }
 
 static dlc_status wait_readable(const dlc_pmi *pmi, uint64_t end) {

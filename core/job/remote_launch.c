@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/write.h"
 #include "job/environment.h"
 #include "job/remote_start.h"
 #include "job/secret.h"
@@ -220,15 +221,8 @@ static dlc_status start_launcher(remote_launch *self, host *on) {
 
 /* A host that hangs up is noticed when its launcher ends. */
 static void send_bytes(const host *to, const char *bytes, size_t length) {
-    while (length && to->input >= 0) {
-        ssize_t sent = write(to->input, bytes, length);
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent <= 0)
-            return;
-        bytes += sent;
-        length -= (size_t)sent;
-    }
+    if (to->input >= 0)
+        (void)dlc_write_all(to->input, bytes, length);
 }
 
 static dlc_status start_host(remote_launch *self, int index) {

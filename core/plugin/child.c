@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/write.h"
 
 static const struct timespec moment = {.tv_nsec = 1000000};
 enum { MOMENTS = 1000 };
@@ -22,15 +23,8 @@ enum { MOMENTS = 1000 };
 /* ---- The child --------------------------------------------------------------- */
 
 void dlc_child_send(int fd, const void *bytes, size_t size) {
-    for (const char *next = bytes; size;) {
-        ssize_t sent = write(fd, next, size);
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent < 0)
-            _exit(1);
-        next += sent;
-        size -= (size_t)sent;
-    }
+    if (dlc_write_all(fd, bytes, size) < size)
+        _exit(1);
 }
 
 /* Ends the child if a plugin calls exit(): the exit handlers of the parent must not
