@@ -114,6 +114,7 @@ START_TEST(too_many_for_a_thread) {
     submit(p.engine[1], send_of(&p, 0), NULL);
     ok(dlc_progress_engine_wait(p.engine[0], handle));
     ck_assert_mem_eq(p.received, p.sent, 2 * BYTES);
+    ok(dlc_progress_engine_drain(p.engine[1]));
     close_pair(&p);
 }
 END_TEST
