@@ -245,7 +245,7 @@ static dlc_status take_part(dlc_job *job, const dlc_bench_plan *plan, double sec
             measure_side(&s, plan, report, pair, measured);
     }
     if (status == DLC_OK)
-        status = dlc_oob_finish(oob);
+        status = dlc_oob_finish(oob, DLC_OK);
     dlc_oob_close(oob);
     return status;
 }

@@ -2,6 +2,7 @@
  * levels that the ranks' domains allow. */
 #include "comm/choose.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ typedef struct asked {
     int done;
     size_t verdict[2];             /* of the fastest, and the second */
     const dlc_feature *feature[2]; /* NULL: there is none */
-    dlc_transport_prediction prediction[2];
+    dlc_transport_path path[2];
 } asked;
 
 enum { SCOPES = (DLC_DOMAIN_LEVELS + 1) * DLC_DOMAIN_LEVELS };
@@ -66,8 +67,9 @@ static dlc_status add_verdict(request *q, const char *name, dlc_comm_scope scope
 /* Asks for the prediction in a scope: that of its slowest group. A call that fails says
  * that it cannot connect them. */
 static void ask_scope(request *q, const dlc_feature *feature, dlc_comm_scope scope,
-                      const dlc_settings *settings, dlc_transport_prediction *slowest,
+                      const dlc_settings *settings, dlc_transport_path *path,
                       char *reason) {
+    dlc_transport_prediction *slowest = &path->prediction;
     double bytes = q->bytes * dlc_scopes_fraction(&q->scopes, scope);
     dlc_transport_args query;
     char its_reason[REASON];
@@ -84,22 +86,40 @@ static void ask_scope(request *q, const dlc_feature *feature, dlc_comm_scope sco
             continue;
         any = 1;
         *slowest = its;
+        path->link_bandwidth = query.link_bandwidth;
         memcpy(reason, its_reason, REASON);
         if (!can)
             return;
     }
 }
 
+/* What was found out when a transport was tried counts more than what it predicts. */
+static void correct(const request *q, const char *name, dlc_comm_scope scope,
+                    dlc_transport_prediction *prediction, char *reason) {
+    const dlc_choose_args *args = q->args;
+    for (size_t i = 0; i < args->findings && prediction->bandwidth > 0; i++) {
+        const dlc_transport_finding *f = &args->finding[i];
+        if (strcmp(f->name, name) != 0 || f->scope.below != scope.below ||
+            f->scope.within != scope.within)
+            continue;
+        (void)snprintf(reason, REASON, "%s", f->text);
+        prediction->latency *= f->slowdown;
+        prediction->small_bandwidth /= fmax(f->slowdown, 1);
+        prediction->bandwidth /= f->slowdown > 0 ? f->slowdown : INFINITY;
+    }
+}
+
 /* Adds the verdict on a transport that is loaded. */
 static dlc_status judge(request *q, const dlc_feature *feature, dlc_comm_scope scope,
-                        dlc_transport_prediction *prediction) {
+                        dlc_transport_path *path) {
     const dlc_settings *settings = NULL;
     char reason[REASON] = "";
     if (q->args->settings_of)
         DLC_TRY(q->args->settings_of(q->args->context, feature, &settings));
-    ask_scope(q, feature, scope, settings, prediction, reason);
+    ask_scope(q, feature, scope, settings, path, reason);
+    correct(q, feature->name, scope, &path->prediction, reason);
     double bytes = q->bytes * dlc_scopes_fraction(&q->scopes, scope);
-    return add_verdict(q, feature->name, scope, seconds_of(q, prediction, bytes),
+    return add_verdict(q, feature->name, scope, seconds_of(q, &path->prediction, bytes),
                        reason);
 }
 
@@ -107,7 +127,7 @@ static dlc_status judge(request *q, const dlc_feature *feature, dlc_comm_scope s
  * device. *feature is NULL if it can't be used. */
 static dlc_status judge_entry(request *q, const dlc_feature_entry *entry,
                               dlc_comm_scope scope, const dlc_feature **feature,
-                              dlc_transport_prediction *prediction) {
+                              dlc_transport_path *path) {
     char reason[REASON] = "";
 
     *feature = NULL;
@@ -120,7 +140,7 @@ static dlc_status judge_entry(request *q, const dlc_feature_entry *entry,
     if (entry->state == DLC_ENTRY_USABLE) {
         dlc_status status = dlc_registry_use(q->args->registry, entry, feature);
         if (status == DLC_OK)
-            return judge(q, *feature, scope, prediction);
+            return judge(q, *feature, scope, path);
         if (status != DLC_ERR_PLUGIN)
             return status;
     }
@@ -131,7 +151,7 @@ static dlc_status judge_entry(request *q, const dlc_feature_entry *entry,
 
 /* Puts a verdict first or second, if it is faster than what is there. */
 static void rank_verdict(const request *q, asked *a, const dlc_feature *feature,
-                         const dlc_transport_prediction *prediction) {
+                         const dlc_transport_path *path) {
     const dlc_transport_verdict *verdict = q->choice->verdict;
     size_t mine = q->choice->verdicts - 1;
     int at = 2;
@@ -143,11 +163,11 @@ static void rank_verdict(const request *q, asked *a, const dlc_feature *feature,
     if (at == 0) {
         a->feature[1] = a->feature[0];
         a->verdict[1] = a->verdict[0];
-        a->prediction[1] = a->prediction[0];
+        a->path[1] = a->path[0];
     }
     a->feature[at] = feature;
     a->verdict[at] = mine;
-    a->prediction[at] = *prediction;
+    a->path[at] = *path;
 }
 
 /* Judges every installed transport in a scope, once. */
@@ -155,16 +175,16 @@ static dlc_status judge_all(request *q, dlc_comm_scope scope) {
     asked *a = asked_of(q, scope);
     const dlc_feature_entry *entry = NULL;
     const dlc_feature *feature = NULL;
-    dlc_transport_prediction prediction = {.size = sizeof prediction};
+    dlc_transport_path path = {.link_bandwidth = 0};
     if (a->done)
         return DLC_OK;
     a->done = 1;
     for (size_t i = 0; (entry = dlc_registry_feature(q->args->registry,
                                                      DLC_KIND_TRANSPORT, i)) != NULL;
          i++) {
-        DLC_TRY(judge_entry(q, entry, scope, &feature, &prediction));
-        if (feature && prediction.bandwidth > 0)
-            rank_verdict(q, a, feature, &prediction);
+        DLC_TRY(judge_entry(q, entry, scope, &feature, &path));
+        if (feature && path.prediction.bandwidth > 0)
+            rank_verdict(q, a, feature, &path);
     }
     return DLC_OK;
 }
@@ -187,7 +207,7 @@ static void weigh(request *q, stack *s) {
     for (int32_t i = 0; i < s->levels; i++) {
         const asked *a = asked_of(q, s->scope[i]);
         double fraction = dlc_scopes_fraction(&q->scopes, s->scope[i]);
-        const dlc_transport_prediction *p = &a->prediction[s->pick[i]];
+        const dlc_transport_prediction *p = &a->path[s->pick[i]].prediction;
         if (!a->feature[s->pick[i]])
             return;
         sum.latency += p->latency;
@@ -255,8 +275,8 @@ static dlc_status take(request *q, const stack best[2]) {
     for (int32_t i = 0; i < best->levels; i++) {
         const asked *a = asked_of(q, best->scope[i]);
         choice->verdict[a->verdict[best->pick[i]]].chosen = 1;
-        choice->level[i] = (dlc_transport_level){a->feature[best->pick[i]],
-                                                 best->scope[i]};
+        choice->level[i] = (dlc_transport_level){
+            a->feature[best->pick[i]], best->scope[i], a->path[best->pick[i]]};
     }
     choice->levels = best->levels;
     choice->seconds = best->seconds;
@@ -306,19 +326,19 @@ static dlc_status choose_best(request *q) {
 static dlc_status choose_one(request *q, const char *name, dlc_comm_scope scope) {
     dlc_transport_choice *choice = q->choice;
     const dlc_feature *feature = NULL;
-    dlc_transport_prediction prediction = {.size = sizeof prediction};
+    dlc_transport_path path = {.link_bandwidth = 0};
     char text[48];
     DLC_TRY(dlc_registry_find(q->args->registry, DLC_KIND_TRANSPORT, name,
                               q->args->device, &feature));
-    DLC_TRY(judge(q, feature, scope, &prediction));
+    DLC_TRY(judge(q, feature, scope, &path));
     dlc_transport_verdict *verdict = &choice->verdict[choice->verdicts - 1];
     dlc_comm_scope_text(scope, text);
-    if (!(prediction.bandwidth > 0))
+    if (!(path.prediction.bandwidth > 0))
         return dlc_fail(DLC_ERR_CONFIG, "transport %s cannot connect these ranks%s: %s",
                         name, text, verdict->reason);
     verdict->chosen = 1;
     choice->seconds += verdict->seconds;
-    choice->level[choice->levels++] = (dlc_transport_level){feature, scope};
+    choice->level[choice->levels++] = (dlc_transport_level){feature, scope, path};
     return DLC_OK;
 }
 

@@ -21,11 +21,27 @@ typedef struct dlc_transport_verdict {
     int chosen;
 } dlc_transport_verdict;
 
+/* What was predicted for the slowest group of a scope, and the bandwidth of its link as
+ * the topology has it. */
+typedef struct dlc_transport_path {
+    dlc_transport_prediction prediction;
+    double link_bandwidth;
+} dlc_transport_path;
+
 /* The transport of one level. */
 typedef struct dlc_transport_level {
     const dlc_feature *feature;
     dlc_comm_scope scope;
+    dlc_transport_path path;
 } dlc_transport_level;
+
+/* What was found out about a transport when it was tried (probe.h). */
+typedef struct dlc_transport_finding {
+    char name[64]; /* of the transport */
+    dlc_comm_scope scope;
+    double slowdown; /* how many times as long as predicted it takes; 0: unusable */
+    char text[200];  /* what was found */
+} dlc_transport_finding;
 
 /* Start with {0}; release with dlc_transport_choice_free. */
 typedef struct dlc_transport_choice {
@@ -58,6 +74,8 @@ typedef struct dlc_choose_args {
      * machines of the ranks are known. */
     const dlc_topo *topo;
     const dlc_domains *domains;
+    const dlc_transport_finding *finding; /* of transports that were tried */
+    size_t findings;
     double bytes;                 /* that an iteration reduces; 0: not known */
     int any_order;                /* as in dlc_comm_args */
     dlc_reduction_cost *cost;     /* NULL: one reduction of all bytes */

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/slice.h"
 #include "comm/oob.h"
@@ -16,14 +17,14 @@ struct dlc_comm {
     dlc_levels levels;
     const dlc_device_ops *device_ops;
     dlc_device *device;
-    dlc_oob *oob; /* out-of-band all-gathers of the teams; NULL: one level has all
-                     ranks, in the order of the job's */
+    dlc_oob *oob; /* out-of-band all-gathers of the teams; NULL: one rank */
     dlc_team *team[DLC_COMM_LEVELS]; /* NULL: this rank is alone in it, or has none */
     void *job;
     dlc_status (*check)(void *job);
     dlc_status (*oob_all_gather)(void *job, const void *mine, size_t bytes, void *all);
     atomic_int cancelled;
-    dlc_status failed; /* the first error */
+    atomic_uint_fast64_t deadline; /* of all calls; 0: none */
+    dlc_status failed;             /* the first error */
 };
 
 /* ---- Services for the transports ----------------------------------------- */
@@ -32,6 +33,9 @@ static dlc_status check(void *context) {
     dlc_comm *comm = context;
     if (atomic_load_explicit(&comm->cancelled, memory_order_relaxed))
         return dlc_fail(DLC_ERR_CANCELLED, "the exchange was cancelled");
+    uint64_t deadline = atomic_load_explicit(&comm->deadline, memory_order_relaxed);
+    if (deadline && dlc_now_ns() > deadline)
+        return dlc_fail(DLC_ERR_TIMEOUT, "nothing arrived in time");
     return comm->check(comm->job);
 }
 
@@ -45,8 +49,6 @@ static dlc_status oob_all_gather(void *context, const void *mine, size_t bytes,
 
 static dlc_status join_oob(const dlc_comm *comm, int32_t level, const int32_t *members,
                            dlc_team_args *team) {
-    if (!comm->oob)
-        return DLC_OK;
     team->oob_all_gather = dlc_oob_all_gather;
     team->check = dlc_oob_check;
     return dlc_oob_add_group(comm->oob, level, members, team->ranks, &team->job);
@@ -78,18 +80,6 @@ static dlc_status open_level(dlc_comm *comm, const dlc_comm_args *args, int32_t 
     return dlc_team_open(&team, &comm->team[level]);
 }
 
-/* Takes part in the out-of-band all-gathers of other teams until all have finished. */
-static dlc_status finish_oob(dlc_comm *comm) {
-    return comm->oob ? dlc_oob_finish(comm->oob) : DLC_OK;
-}
-
-static int has_own_order(const dlc_levels *levels) {
-    for (int32_t r = 0; r < levels->ranks; r++)
-        if (levels->order[r] != r)
-            return 1;
-    return 0;
-}
-
 static dlc_status make_levels(dlc_comm *comm, const dlc_comm_args *args) {
     dlc_domain_level within[DLC_COMM_LEVELS];
     for (int32_t i = 0; i < args->levels && i < DLC_COMM_LEVELS; i++)
@@ -98,7 +88,8 @@ static dlc_status make_levels(dlc_comm *comm, const dlc_comm_args *args) {
                            &comm->levels);
 }
 
-static dlc_status open_levels(dlc_comm *comm, const dlc_comm_args *args) {
+static dlc_status open_levels(dlc_comm *comm, const dlc_comm_args *args,
+                              int32_t *failed) {
     dlc_device_args device = args->device;
     size_t ranks = (size_t)comm->ranks;
 
@@ -106,16 +97,17 @@ static dlc_status open_levels(dlc_comm *comm, const dlc_comm_args *args) {
     device.cpus = NULL;
     DLC_TRY(make_levels(comm, args));
     DLC_TRY(args->device_ops->open(&device, &comm->device));
-    if (args->levels > 1 || has_own_order(&comm->levels))
-        DLC_TRY(dlc_oob_open(comm->rank, comm->ranks, comm, oob_all_gather, check,
-                             &comm->oob));
+    DLC_TRY(
+        dlc_oob_open(comm->rank, comm->ranks, comm, oob_all_gather, check, &comm->oob));
     int32_t *members = dlc_alloc(ranks, sizeof *members);
     dlc_rank_info *rank_info = dlc_alloc(ranks, sizeof *rank_info);
     dlc_status status = members && rank_info ? DLC_OK : DLC_ERR_NOMEM;
     for (int32_t level = 0; status == DLC_OK && level < args->levels; level++) {
-        status = open_level(comm, args, level, members, rank_info);
-        if (status == DLC_OK)
-            status = finish_oob(comm);
+        /* If one rank fails, all do. */
+        status = dlc_oob_finish(comm->oob,
+                                open_level(comm, args, level, members, rank_info));
+        if (status != DLC_OK)
+            *failed = level;
     }
     dlc_free(rank_info);
     dlc_free(members);
@@ -131,6 +123,13 @@ static int has_transport(const dlc_comm_args *args) {
 }
 
 dlc_status dlc_comm_open(const dlc_comm_args *args, dlc_comm **comm) {
+    int32_t failed;
+    return dlc_comm_try_open(args, comm, &failed);
+}
+
+dlc_status dlc_comm_try_open(const dlc_comm_args *args, dlc_comm **comm,
+                             int32_t *failed) {
+    *failed = -1;
     if (args->ranks < 1 || args->rank < 0 || args->rank >= args->ranks)
         return dlc_fail(DLC_ERR_INTERNAL, "there is no rank %d among %d", args->rank,
                         args->ranks);
@@ -146,7 +145,7 @@ dlc_status dlc_comm_open(const dlc_comm_args *args, dlc_comm **comm) {
     made->job = args->job;
     made->check = args->check;
     made->oob_all_gather = args->oob_all_gather;
-    dlc_status status = args->ranks > 1 ? open_levels(made, args) : DLC_OK;
+    dlc_status status = args->ranks > 1 ? open_levels(made, args, failed) : DLC_OK;
     if (status != DLC_OK) {
         dlc_comm_close(made);
         return status;
@@ -169,9 +168,9 @@ void dlc_comm_close(dlc_comm *comm) {
 
 dlc_status dlc_comm_register_buffer(dlc_comm *comm, const dlc_memory *memory) {
     for (int32_t level = 0; level < comm->levels.levels; level++) {
-        if (comm->team[level])
-            DLC_TRY(dlc_team_register_buffer(comm->team[level], memory));
-        DLC_TRY(finish_oob(comm));
+        dlc_team *team = comm->team[level];
+        DLC_TRY(dlc_oob_finish(comm->oob,
+                               team ? dlc_team_register_buffer(team, memory) : DLC_OK));
     }
     return DLC_OK;
 }
@@ -199,6 +198,16 @@ void dlc_comm_cancel(dlc_comm *comm) {
 dlc_status dlc_comm_oob_all_gather(dlc_comm *comm, const void *mine, size_t bytes,
                                    void *all) {
     return comm->oob_all_gather(comm->job, mine, bytes, all);
+}
+
+void dlc_comm_set_deadline(dlc_comm *comm, uint64_t ns) {
+    atomic_store(&comm->deadline, ns);
+}
+
+dlc_team *dlc_comm_team(const dlc_comm *comm, int32_t level, int32_t *members) {
+    if (comm->team[level])
+        (void)dlc_levels_team(&comm->levels, level, comm->rank, members);
+    return comm->team[level];
 }
 
 int32_t dlc_comm_rank(const dlc_comm *comm) {

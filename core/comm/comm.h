@@ -46,6 +46,10 @@ typedef struct dlc_comm_args {
 
 /* Collective over all ranks; blocks until all have called it. */
 dlc_status dlc_comm_open(const dlc_comm_args *args, dlc_comm **comm);
+/* If a level cannot be opened on some rank, this fails on all of them, with
+ * DLC_ERR_PEER on the others, and *failed is the level. -1: another error. */
+dlc_status dlc_comm_try_open(const dlc_comm_args *args, dlc_comm **comm,
+                             int32_t *failed);
 /* Never waits for a peer. NULL is allowed. */
 void dlc_comm_close(dlc_comm *comm);
 
@@ -59,6 +63,13 @@ void dlc_comm_describe(dlc_comm *comm, char *text, size_t bytes);
 
 /* Makes the call in progress and all later ones return DLC_ERR_CANCELLED. */
 void dlc_comm_cancel(dlc_comm *comm);
+
+/* Makes calls return DLC_ERR_TIMEOUT from that time of dlc_now_ns on; 0: never. For
+ * probe.c. */
+void dlc_comm_set_deadline(dlc_comm *comm, uint64_t ns);
+
+/* This rank's team on a level, and the ranks of it; NULL: it has none. For probe.c. */
+struct dlc_team *dlc_comm_team(const dlc_comm *comm, int32_t level, int32_t *members);
 
 /* Collective: dlc_comm_args.oob_all_gather, for small amounts of host memory. */
 dlc_status dlc_comm_oob_all_gather(dlc_comm *comm, const void *mine, size_t bytes,

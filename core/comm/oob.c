@@ -9,8 +9,11 @@
 /* A rank's part of a round, before its data. */
 typedef struct header {
     uint64_t bytes;
-    uint64_t finished;
+    uint64_t state;
 } header;
+
+/* Of a header. */
+enum { CALLING, FINISHED, FAILED };
 
 typedef struct group {
     dlc_oob *oob;
@@ -72,15 +75,15 @@ dlc_status dlc_oob_add_group(dlc_oob *oob, int index, const int32_t *rank,
 
 /* Exchanges the headers of a round. *most: the largest contribution, in bytes;
  * *all_finished: every rank has finished. */
-static dlc_status exchange_headers(dlc_oob *oob, size_t bytes, int finished,
-                                   size_t *most, int *all_finished) {
-    header mine = {.bytes = bytes, .finished = (uint64_t)finished};
+static dlc_status exchange_headers(dlc_oob *oob, size_t bytes, int state, size_t *most,
+                                   int *all_finished) {
+    header mine = {.bytes = bytes, .state = (uint64_t)state};
     DLC_TRY(oob->all_gather(oob->job, &mine, sizeof mine, oob->headers));
     *most = 0;
     *all_finished = 1;
     for (int32_t r = 0; r < oob->ranks; r++) {
         const header *its = &oob->headers[r];
-        *all_finished &= its->finished != 0;
+        *all_finished &= its->state != CALLING;
         if (its->bytes > *most)
             *most = (size_t)its->bytes;
     }
@@ -107,11 +110,17 @@ static dlc_status exchange(dlc_oob *oob, const void *mine, size_t bytes, size_t 
     return DLC_OK;
 }
 
+static dlc_status failed_elsewhere(int32_t rank) {
+    return dlc_fail(DLC_ERR_PEER, "rank %d could not connect", rank);
+}
+
 /* Checks that all members of a group made the same call. */
 static dlc_status check_headers(const group *members, size_t bytes) {
     for (int32_t i = 0; i < members->ranks; i++) {
         const header *its = &members->oob->headers[members->rank[i]];
-        if (its->finished || its->bytes != bytes)
+        if (its->state == FAILED)
+            return failed_elsewhere(members->rank[i]);
+        if (its->state == FINISHED || its->bytes != bytes)
             return dlc_fail(DLC_ERR_INTERNAL,
                             "rank %d gathers %zu bytes, but rank %d of its group "
                             "does not",
@@ -127,7 +136,7 @@ dlc_status dlc_oob_all_gather(void *job, const void *mine, size_t bytes, void *a
     int all_finished = 0;
     char *data = NULL;
 
-    DLC_TRY(exchange_headers(oob, bytes, 0, &most, &all_finished));
+    DLC_TRY(exchange_headers(oob, bytes, CALLING, &most, &all_finished));
     dlc_status status = check_headers(members, bytes);
     if (most > 0) /* takes part in the round even if this group's call is wrong */
         DLC_TRY(exchange(oob, mine, bytes, most, &data));
@@ -143,14 +152,23 @@ dlc_status dlc_oob_check(void *job) {
     return members->oob->check(members->oob->job);
 }
 
-dlc_status dlc_oob_finish(dlc_oob *oob) {
+/* Once all ranks have finished. */
+static dlc_status find_failed(const dlc_oob *oob) {
+    for (int32_t r = 0; r < oob->ranks; r++)
+        if (oob->headers[r].state == FAILED)
+            return failed_elsewhere(r);
+    return DLC_OK;
+}
+
+dlc_status dlc_oob_finish(dlc_oob *oob, dlc_status mine) {
+    int state = mine == DLC_OK ? FINISHED : FAILED;
     for (;;) {
         size_t most = 0;
         int all_finished = 0;
         char *data = NULL;
-        DLC_TRY(exchange_headers(oob, 0, 1, &most, &all_finished));
+        DLC_TRY(exchange_headers(oob, 0, state, &most, &all_finished));
         if (all_finished)
-            return DLC_OK;
+            return mine == DLC_OK ? find_failed(oob) : mine;
         if (most > 0)
             DLC_TRY(exchange(oob, NULL, 0, most, &data));
         dlc_free(data);

@@ -38,7 +38,9 @@ dlc_status dlc_oob_all_gather(void *job, const void *mine, size_t bytes, void *a
 dlc_status dlc_oob_check(void *job);
 
 /* Collective over all ranks of the job: serves the rounds of other ranks until every
- * rank has called it. */
-dlc_status dlc_oob_finish(dlc_oob *oob);
+ * rank has called it. `mine` says how the rank's calls ended: an error is returned
+ * again, and makes the all-gathers of its groups, and this call, return
+ * DLC_ERR_PEER on all other ranks. */
+dlc_status dlc_oob_finish(dlc_oob *oob, dlc_status mine);
 
 #endif

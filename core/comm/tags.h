@@ -22,6 +22,7 @@
     ROW(CHUNK_GATHER, 1, "the batch chunks': inputs; chunk") \
     ROW(CHUNK_REDUCE, 1, "the batch chunks': gradients of inputs; chunk") \
     ROW(COLLECTIVE, 1, "each team's: collectives made of messages; which one") \
+    ROW(PROBE, 1, "each team's: what is tried before training; direction") \
     ROW(BENCHMARK, 1, "that of `dlcore bench`; direction")
 
 /* DLC_TAG_SHARD is a user's first value, the next row's begins after the last. */

@@ -55,5 +55,5 @@ dlc_comm_args dlc_process_group_args(const dlc_process_group *group,
 }
 
 dlc_status dlc_process_group_finish(const dlc_process_group *group) {
-    return dlc_oob_finish(group->oob);
+    return dlc_oob_finish(group->oob, DLC_OK);
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "plan/buckets.h"
+#include "session/connection_trial.h"
 #include "session/racks.h"
 #include "topology/discover.h"
 #include "topology/read.h"
@@ -19,6 +20,7 @@ typedef struct source {
     const dlc_connection_args *args;
     dlc_connection *connection;
     double bytes; /* the most of any rank */
+    dlc_connection_trial trial;
 } source;
 
 /* Is the name one of those in "A", "A+B" or "A+B+C"? */
@@ -121,6 +123,8 @@ static void pick_locally(const dlc_connection_args *args, const dlc_comm_args *c
                                    .group = &group,
                                    .topo = known ? &connection->topo : NULL,
                                    .domains = known ? &connection->domains : NULL,
+                                   .finding = from->trial.finding,
+                                   .findings = from->trial.findings,
                                    .bytes = from->bytes,
                                    .any_order = args->any_order,
                                    .cost = dlc_plan_reduction,
@@ -211,20 +215,48 @@ static dlc_status take_levels(const pick *mine, source *from, dlc_comm_args *com
 }
 
 /* Every rank chooses on its own; all must arrive at the same choice. */
-static dlc_status choose(const dlc_connection_args *args, dlc_comm_args *comm,
-                         dlc_connection *connection) {
-    source from = {args, connection, 0};
-    pick mine = {.status = DLC_OK};
-    DLC_TRY(share_bytes(args, &from.bytes));
-    dlc_status status = pick_together(args, comm, &from, &mine);
-    if (comm->rank == 0)
-        announce(&mine.choice);
-    if (status == DLC_OK) {
-        connection->transport = dlc_strdup(mine.name);
-        status = connection->transport ? take_levels(&mine, &from, comm)
-                                       : DLC_ERR_NOMEM;
+static dlc_status choose(source *from, dlc_comm_args *comm, pick *mine) {
+    dlc_connection *connection = from->connection;
+    DLC_TRY(pick_together(from->args, comm, from, mine));
+    dlc_free(connection->transport);
+    connection->transport = dlc_strdup(mine->name);
+    return connection->transport ? take_levels(mine, from, comm) : DLC_ERR_NOMEM;
+}
+
+static dlc_status try_choice(source *from, const pick *mine, int *again) {
+    dlc_connection *connection = from->connection;
+    dlc_comm_close(connection->comm);
+    connection->comm = NULL;
+    from->trial.choice = &mine->choice;
+    from->trial.name = connection->transport;
+    return dlc_connection_try(&from->trial, &connection->comm, again);
+}
+
+/* Chooses and tries until nothing new is found, or what is open is chosen again. */
+static dlc_status choose_and_open(const dlc_connection_args *args, dlc_comm_args *comm,
+                                  dlc_connection *connection) {
+    source from = {.args = args,
+                   .connection = connection,
+                   .trial = {.job = args->job,
+                             .device = args->device,
+                             .may_replace = strcmp(args->wanted, "auto") == 0,
+                             .probes = dlc_settings_get_bool(args->settings, "probe"),
+                             .how = comm}};
+    char opened[NAME] = "";
+    int again = 1;
+    dlc_status status = share_bytes(args, &from.bytes);
+    while (status == DLC_OK && again) {
+        pick mine = {.status = DLC_OK};
+        status = choose(&from, comm, &mine);
+        again = !connection->comm || memcmp(mine.name, opened, NAME) != 0;
+        if (comm->rank == 0 && again)
+            announce(&mine.choice);
+        memcpy(opened, mine.name, NAME);
+        if (status == DLC_OK && again)
+            status = try_choice(&from, &mine, &again);
+        pick_free(&mine);
     }
-    pick_free(&mine);
+    dlc_free(from.trial.finding);
     return status;
 }
 
@@ -324,14 +356,14 @@ static dlc_status open_connection(const dlc_connection_args *args,
     if (comm.ranks > 1) {
         DLC_TRY(compare_devices(args));
         DLC_TRY(find_topology(args, connection));
-        DLC_TRY(choose(args, &comm, connection));
+        DLC_TRY(choose_and_open(args, &comm, connection));
     } else {
         connection->transport = dlc_strdup("none");
         if (!connection->transport)
             return DLC_ERR_NOMEM;
+        DLC_TRY(dlc_comm_open(&comm, &connection->comm));
     }
     connection->how = comm;
-    DLC_TRY(dlc_comm_open(&comm, &connection->comm));
     dlc_comm_describe(connection->comm, description, sizeof description);
     if (comm.rank == 0 && description[0])
         dlc_info("    %s", description);

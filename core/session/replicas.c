@@ -40,7 +40,7 @@ dlc_status dlc_replicas_open(dlc_replicas *replicas, dlc_job *job, int64_t sampl
     DLC_TRY(gather_samples(job, samples, replicas));
     if (needs_p2p && ranks > 1)
         DLC_TRY(dlc_p2p_open(&replicas->how, &replicas->p2p));
-    return replicas->oob ? dlc_oob_finish(replicas->oob) : DLC_OK;
+    return replicas->oob ? dlc_oob_finish(replicas->oob, DLC_OK) : DLC_OK;
 }
 
 void dlc_replicas_close(dlc_replicas *replicas) {

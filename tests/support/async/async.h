@@ -34,8 +34,17 @@ static inline void *to_device_address(const void *address) {
 /* DLC_OK for device memory and for NULL; else an error that names the call. */
 dlc_status check_device_memory(const char *call, const void *address);
 
+/* What is wrong with the memory of other ranks. */
+typedef enum peer_fault {
+    PEER_OK,
+    PEER_ZEROS,     /* reads give zeros, writes are lost, as under some IOMMUs */
+    PEER_SLOW,      /* 1 GB/s */
+    PEER_UNMAPPABLE /* that of some ranks cannot be mapped */
+} peer_fault;
+
 struct dlc_device {
     dlc_device *cpu; /* of the cpu device */
+    peer_fault peer;
     int32_t threads;
     uint64_t seed;
     int64_t pause_us; /* the longest pause before an operation */
@@ -199,6 +208,7 @@ void device_fill(const dlc_device_ops *cpu);
 int layers_fill(const dlc_feature *cpu, dlc_feature *ours);
 void transport_fill(const dlc_feature *cpu, dlc_feature *ours);
 extern const dlc_transport_ops transport_ops;
+extern dlc_transport_ops locking_ops; /* of an adapter that needs locked memory */
 extern const dlc_option device_options[];
 
 #endif

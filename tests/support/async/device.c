@@ -1,6 +1,7 @@
 /* The device's operations: each checks that its pointers are device memory, and queues
  * the cpu's own operation. */
 #include <string.h>
+#include <unistd.h>
 
 #include "async.h"
 
@@ -11,6 +12,8 @@ const dlc_option device_options[] = {
     DLC_INT("async_us", "200", 0, 1e6,
             "longest pause before an operation, in microseconds"),
     DLC_BOOL("async_semaphores", "yes", "queues have semaphores"),
+    DLC_CHOICE("async_peer", "ok", "ok|zeros|slow|unmappable",
+               "what is wrong with the memory of other ranks"),
     DLC_OPTIONS_END,
 };
 
@@ -22,6 +25,15 @@ dlc_status check_device_memory(const char *call, const void *address) {
 }
 
 /* ---- Opening, memory --------------------------------------------------------- */
+
+static peer_fault read_peer_fault(const dlc_settings *settings) {
+    static const char *const name[] = {"ok", "zeros", "slow", "unmappable"};
+    const char *wanted = host->get_string(settings, "async_peer");
+    for (int i = PEER_OK; i <= PEER_UNMAPPABLE; i++)
+        if (strcmp(wanted, name[i]) == 0)
+            return (peer_fault)i;
+    return PEER_OK;
+}
 
 static dlc_status device_open(const dlc_device_args *args, dlc_device **device) {
     dlc_device *made = host->alloc(sizeof *made);
@@ -43,6 +55,7 @@ static dlc_status device_open(const dlc_device_args *args, dlc_device **device) 
         made->seed = (uint64_t)host->get_int(args->settings, "async_seed");
         made->pause_us = host->get_int(args->settings, "async_us");
         made->semaphores = host->get_bool(args->settings, "async_semaphores");
+        made->peer = read_peer_fault(args->settings);
     }
     *device = made;
     return DLC_OK;
@@ -71,7 +84,45 @@ static dlc_memory cpu_memory(const dlc_memory *memory) {
     return cpu;
 }
 
+/* ---- Memory of other ranks ----------------------------------------------------- */
+
+enum { IMPORTS = 64 };
+
+/* Imported memory, so that copies know it. */
+static struct {
+    pthread_mutex_t lock;
+    dlc_memory memory[IMPORTS];
+} imports = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int holds(const dlc_memory *memory, const void *address) {
+    uintptr_t base = (uintptr_t)to_host_address(memory->base);
+    uintptr_t at = (uintptr_t)to_host_address(address);
+    return memory->base && at >= base && at - base < memory->bytes;
+}
+
+static int is_imported(const void *address) {
+    int found = 0;
+    (void)pthread_mutex_lock(&imports.lock);
+    for (int i = 0; i < IMPORTS; i++)
+        found |= holds(&imports.memory[i], address);
+    (void)pthread_mutex_unlock(&imports.lock);
+    return found;
+}
+
+/* Replaces one entry by another; the first that is free has no base. */
+static void exchange_import(const void *base, const dlc_memory *by) {
+    (void)pthread_mutex_lock(&imports.lock);
+    for (int i = 0; i < IMPORTS; i++) {
+        if (imports.memory[i].base != base)
+            continue;
+        imports.memory[i] = *by;
+        break;
+    }
+    (void)pthread_mutex_unlock(&imports.lock);
+}
+
 static void device_free(dlc_device *device, dlc_memory *memory) {
+    exchange_import(memory->base, &(dlc_memory){.base = NULL});
     *memory = cpu_memory(memory);
     cpu_device->free(device->cpu, memory);
 }
@@ -84,10 +135,16 @@ static dlc_status device_export(dlc_device *device, const dlc_memory *memory,
 
 static dlc_status device_import(dlc_device *device, const dlc_ipc_handle *share,
                                 dlc_memory *memory) {
+    if (device->peer == PEER_UNMAPPABLE)
+        return host->fail(DLC_ERR_UNSUPPORTED,
+                          "device async cannot map the memory of process %u",
+                          (unsigned)share->pid);
     dlc_status status = cpu_device->ipc_import(device->cpu, share, memory);
-    if (status == DLC_OK)
-        memory->base = to_device_address(memory->base);
-    return status;
+    if (status != DLC_OK)
+        return status;
+    memory->base = to_device_address(memory->base);
+    exchange_import(NULL, memory);
+    return DLC_OK;
 }
 
 /* ---- Kernels ----------------------------------------------------------------- */
@@ -95,6 +152,7 @@ static dlc_status device_import(dlc_device *device, const dlc_ipc_handle *share,
 /* Arguments of most kernels, with host addresses. */
 typedef struct kernel {
     dlc_device *cpu;
+    peer_fault peer;
     size_t n;
     float alpha;
     int32_t number; /* a byte, or a growth interval */
@@ -112,6 +170,7 @@ static dlc_status submit(dlc_queue *queue, const char *call, work_fn *run,
     if (status != DLC_OK)
         return status;
     kernel cpu = *k;
+    cpu.peer = k->cpu->peer;
     cpu.cpu = k->cpu->cpu;
     cpu.x = to_host_address(k->x);
     cpu.y = to_host_address(k->y);
@@ -120,6 +179,13 @@ static dlc_status submit(dlc_queue *queue, const char *call, work_fn *run,
 
 static dlc_status run_copy(const void *args) {
     const kernel *k = args;
+    int reads = k->peer && is_imported(k->x), writes = k->peer && is_imported(k->y);
+    if (k->peer == PEER_SLOW && (reads || writes))
+        (void)usleep((useconds_t)(k->n / 1000));
+    if (k->peer == PEER_ZEROS && writes)
+        return DLC_OK;
+    if (k->peer == PEER_ZEROS && reads)
+        return cpu_device->fill(k->cpu, NULL, k->y, 0, k->n);
     return cpu_device->copy(k->cpu, NULL, k->y, k->x, k->n);
 }
 

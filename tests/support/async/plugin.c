@@ -34,6 +34,14 @@ static dlc_feature features[] = {
      .caps = DLC_TRANSPORT_PAIRWISE | DLC_TRANSPORT_DEVICE_MEMORY |
              DLC_TRANSPORT_CAPTURABLE,
      .ops = &transport_ops},
+    {.size = sizeof(dlc_feature),
+     .kind = DLC_KIND_TRANSPORT,
+     .name = "locking",
+     .help = "the same, for ranks that may lock memory, if ASYNC_LOCKING is set",
+     .device = "async",
+     .caps = DLC_TRANSPORT_PAIRWISE | DLC_TRANSPORT_DEVICE_MEMORY |
+             DLC_TRANSPORT_CAPTURABLE,
+     .ops = &locking_ops},
     DLC_FEATURES_END,
 };
 

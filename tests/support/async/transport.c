@@ -2,6 +2,8 @@
  * queue's thread blocks in them as a GPU would. */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 
 #include "async.h"
 
@@ -208,7 +210,35 @@ const dlc_transport_ops transport_ops = {
     .queues = &stream_ordered_ops,
 };
 
+/* ---- An adapter that needs locked memory -------------------------------------- */
+
+dlc_transport_ops locking_ops;
+
+static dlc_status locking_predict(const dlc_transport_args *args,
+                                  dlc_transport_prediction *prediction, char *reason,
+                                  size_t reason_bytes) {
+    dlc_status status = transport_predict(args, prediction, reason, reason_bytes);
+    if (status == DLC_OK && prediction->bandwidth > 0)
+        *prediction = dlc_predict(args, 1e-9, 10, 10);
+    if (!getenv("ASYNC_LOCKING"))
+        prediction->bandwidth = 0;
+    return status;
+}
+
+/* Only the last rank has the adapter, so the others must notice that it fails. */
+static dlc_status locking_open(const dlc_transport_args *args,
+                               dlc_endpoint **endpoint) {
+    struct rlimit locked;
+    if (args->rank == args->ranks - 1 && getrlimit(RLIMIT_MEMLOCK, &locked) == 0 &&
+        locked.rlim_cur < (rlim_t)1 << 20)
+        return host->fail(DLC_ERR_UNAVAILABLE, "the adapter cannot register memory");
+    return transport_open(args, endpoint);
+}
+
 void transport_fill(const dlc_feature *cpu, dlc_feature *ours) {
     near_ops = cpu->ops;
+    locking_ops = transport_ops;
+    locking_ops.predict = locking_predict;
+    locking_ops.open = locking_open;
     ours->options = cpu->options;
 }

@@ -148,6 +148,33 @@ START_TEST(first_of_equals) {
 }
 END_TEST
 
+/* A transport that was tried is judged by what was found. */
+START_TEST(findings_count) {
+    const dlc_comm_scope all = {DLC_SCOPE_RANKS, DLC_DOMAIN_JOB};
+    const dlc_comm_scope inside = {DLC_SCOPE_RANKS, DLC_DOMAIN_MACHINE};
+    dlc_transport_finding finding[] = {{"better", inside, 0, "of another scope"},
+                                       {"better", all, 10, "it crawls"}};
+    dlc_choose_args how = choosing("auto");
+    how.finding = finding;
+    how.findings = 1;
+    ck_assert_int_eq(dlc_transport_choose(&how, &choice), DLC_OK);
+    check_chosen("better");
+    dlc_transport_choice_free(&choice);
+    how.findings = 2;
+    ck_assert_int_eq(dlc_transport_choose(&how, &choice), DLC_OK);
+    check_chosen("good");
+    ck_assert_double_eq_tol(choice.next_seconds, 0.107, 1e-3);
+    ck_assert_double_eq_tol(choice.level[0].path.link_bandwidth, 1e10, 1);
+    ck_assert_double_eq_tol(choice.level[0].path.prediction.bandwidth, 2e9, 1);
+    dlc_transport_choice_free(&choice);
+    finding[1].slowdown = 0;
+    how.wanted = "better";
+    ck_assert_int_eq(dlc_transport_choose(&how, &choice), DLC_ERR_CONFIG);
+    ck_assert_str_eq(dlc_detail(),
+                     "transport better cannot connect these ranks: it crawls");
+}
+END_TEST
+
 /* Puts the ranks on these nodes. */
 static void nodes(int ranks, const int *node) {
     args.ranks = ranks;
@@ -330,6 +357,7 @@ int main(void) {
     tcase_add_test(tests, nothing_installed);
     tcase_add_test(tests, settings_count);
     tcase_add_test(tests, first_of_equals);
+    tcase_add_test(tests, findings_count);
     tcase_add_test(tests, two_levels);
     tcase_add_test(tests, slowest_of_the_nodes);
     tcase_add_test(tests, one_level);

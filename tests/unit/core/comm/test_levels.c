@@ -370,6 +370,54 @@ START_TEST(lost_peer) {
 }
 END_TEST
 
+static dlc_status open_some(const dlc_transport_args *args, dlc_endpoint **endpoint) {
+    if (args->rank == 1)
+        return dlc_fail(DLC_ERR_UNAVAILABLE, "no adapter");
+    return original->open(args, endpoint);
+}
+
+/* If one rank cannot open a level, it fails on all, also in teams that could. */
+static void failed_peer_body(test_rank *rank, void *context) {
+    (void)context;
+    const machine_layout *layout = &layouts[4]; /* nodes of two ranks and of one */
+    dlc_rank_info rank_info[MOST_RANKS];
+    dlc_transport_ops ops = {.size = 0};
+    const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
+    dlc_feature fails = *feature;
+    dlc_settings *settings = plugin_settings(feature, NULL);
+    dlc_comm *comm = NULL;
+    int32_t failed = -1;
+    original = feature->ops;
+    memcpy(&ops, original, sizeof ops);
+    ops.open = open_some;
+    fails.ops = &ops;
+    fill_rank_info(layout, rank_info);
+    dlc_comm_args args = {.level = {{&fails, settings, DLC_DOMAIN_JOB}},
+                          .rank = rank->rank,
+                          .ranks = rank->ranks,
+                          .rank_info = rank_info,
+                          .device_ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops,
+                          .device = {.size = sizeof args.device, .threads = 1},
+                          .job = rank,
+                          .oob_all_gather = ranks_all_gather,
+                          .check = ranks_check};
+    put_levels(TWO_LEVELS, &args);
+    dlc_status status = dlc_comm_try_open(&args, &comm, &failed);
+    RANK_CHECK(rank, failed == 0);
+    RANK_CHECK(rank, status == (rank->rank == 1 ? DLC_ERR_UNAVAILABLE : DLC_ERR_PEER));
+    args.level[0].feature = feature;
+    args.level[1].feature = feature;
+    RANK_OK(rank, dlc_comm_try_open(&args, &comm, &failed)); /* another choice may do */
+    dlc_comm_close(comm);
+    dlc_settings_free(settings);
+    plugins_close();
+}
+
+START_TEST(failed_peer) {
+    ck_assert_int_eq(ranks_run(3, 30, failed_peer_body, NULL), 0);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("levels");
     TCase *tests = tcase_create("levels");
@@ -378,6 +426,7 @@ int main(void) {
     tcase_add_loop_test(tests, messages_per_all_reduce, 0, 2);
     tcase_add_loop_test(tests, shards, 0, LAYOUTS);
     tcase_add_test(tests, cancelled);
+    tcase_add_test(tests, failed_peer);
     tcase_add_test(tests, lost_peer);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -1,0 +1,157 @@
+/* Opens and probes a communicator, and keeps what does not work. */
+#include "session/connection_trial.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/probe.h"
+
+/* RDMA adapters lock the memory that they read and write. */
+#define LOCKED_LEAST ((rlim_t)8 << 20)
+
+/* ---- Findings ---------------------------------------------------------------- */
+
+/* Where a finding about a level is, or is to be: NULL if memory is out. */
+static dlc_transport_finding *place_for(dlc_connection_trial *t,
+                                        const dlc_transport_level *level) {
+    for (size_t i = 0; i < t->findings; i++) {
+        dlc_transport_finding *f = &t->finding[i];
+        if (strcmp(f->name, level->feature->name) == 0 &&
+            f->scope.below == level->scope.below &&
+            f->scope.within == level->scope.within)
+            return f;
+    }
+    dlc_transport_finding *grown = dlc_grow(t->finding, t->findings, t->findings + 1,
+                                            sizeof *grown);
+    if (!grown)
+        return NULL;
+    t->finding = grown;
+    grown[t->findings] = (dlc_transport_finding){.scope = level->scope};
+    (void)snprintf(grown[t->findings].name, sizeof grown->name, "%s",
+                   level->feature->name);
+    return &grown[t->findings++];
+}
+
+/* Adds a finding about a level, unless it is known that it is slow. */
+static dlc_status add(dlc_connection_trial *t, int32_t level, double slowdown,
+                      const char *text, int *again) {
+    const dlc_transport_level *its = &t->choice->level[level];
+    char scope[48];
+    dlc_transport_finding *f = place_for(t, its);
+    if (!f)
+        return DLC_ERR_NOMEM;
+    if (f->slowdown > 0 && slowdown > 0)
+        return DLC_OK;
+    f->slowdown = slowdown;
+    (void)snprintf(f->text, sizeof f->text, "%s", text);
+    *again = 1;
+    dlc_comm_scope_text(its->scope, scope);
+    if (t->how->rank == 0)
+        dlc_warn("transport %s%s %s: %s", f->name, scope,
+                 slowdown > 0 ? "is slow" : "is not used", f->text);
+    return DLC_OK;
+}
+
+/* ---- Opening ----------------------------------------------------------------- */
+
+/* How opening ended on one rank. */
+typedef struct ending {
+    int32_t status;
+    char text[160];
+} ending;
+
+static void describe_ending(dlc_status status, ending *mine) {
+    struct rlimit locked;
+    mine->status = status;
+    (void)snprintf(mine->text, sizeof mine->text, "%s", dlc_detail());
+    size_t length = strlen(mine->text);
+    if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur < LOCKED_LEAST)
+        (void)snprintf(mine->text + length, sizeof mine->text - length,
+                       " (locked memory is limited to %llu KiB: see ulimit -l)",
+                       (unsigned long long)locked.rlim_cur >> 10);
+}
+
+/* The rank whose error is not that another one has failed. */
+static int32_t find_first(const ending *all, int32_t ranks) {
+    int32_t first = -1;
+    for (int32_t r = ranks; r-- > 0;)
+        if (all[r].status != DLC_OK && (first < 0 || all[r].status != DLC_ERR_PEER ||
+                                        all[first].status == DLC_ERR_PEER))
+            first = r;
+    return first;
+}
+
+/* All ranks have failed to open a level: another choice may do. */
+static dlc_status keep_ending(dlc_connection_trial *t, dlc_status status, int32_t level,
+                              int *again) {
+    ending mine = {.status = DLC_OK};
+    char text[200];
+    describe_ending(status, &mine);
+    ending *all = dlc_alloc((size_t)t->how->ranks, sizeof *all);
+    if (!all)
+        return DLC_ERR_NOMEM;
+    dlc_status gathered = dlc_job_all_gather(t->job, &mine, sizeof mine, all);
+    int32_t first = gathered == DLC_OK ? find_first(all, t->how->ranks) : -1;
+    if (first >= 0) {
+        (void)snprintf(text, sizeof text, "rank %d: %s", first, all[first].text);
+        gathered = add(t, level, 0, text, again);
+    }
+    dlc_free(all);
+    return gathered;
+}
+
+/* ---- Probing ----------------------------------------------------------------- */
+
+static dlc_status keep_findings(dlc_connection_trial *t,
+                                const dlc_probe_finding *finding, int *again,
+                                int *usable) {
+    *usable = 1;
+    for (int32_t i = 0; i < t->how->levels; i++) {
+        if (finding[i].from < 0)
+            continue;
+        *usable &= finding[i].slowdown > 0;
+        DLC_TRY(add(t, i, finding[i].slowdown, finding[i].text, again));
+    }
+    return DLC_OK;
+}
+
+static dlc_status probe(dlc_connection_trial *t, dlc_comm **comm, int *again) {
+    dlc_transport_path path[DLC_COMM_LEVELS];
+    dlc_probe_finding finding[DLC_COMM_LEVELS];
+    const dlc_probe_args args = {t->how, path, t->device};
+    dlc_probe its = {.memory = {.size = 0}};
+    int usable = 0;
+    for (int32_t i = 0; i < t->how->levels; i++) {
+        path[i] = t->choice->level[i].path;
+        finding[i] = (dlc_probe_finding){.from = -1};
+    }
+    dlc_job_activity(t->job, "probe of transport", t->name, 0);
+    uint64_t began = dlc_now_ns();
+    dlc_status status = dlc_probe_run(&its, &args, *comm, finding);
+    if (t->how->rank == 0)
+        dlc_debug("probed in %.1f ms", dlc_since(began) * 1e3);
+    if (status == DLC_OK)
+        status = keep_findings(t, finding, again, &usable);
+    if (!usable) {
+        dlc_comm_close(*comm);
+        *comm = NULL;
+    }
+    dlc_probe_close(&its, &args);
+    return status;
+}
+
+dlc_status dlc_connection_try(dlc_connection_trial *trial, dlc_comm **comm,
+                              int *again) {
+    int32_t failed = -1;
+    *again = 0;
+    dlc_status status = dlc_comm_try_open(trial->how, comm, &failed);
+    if (status != DLC_OK)
+        return failed < 0 || !trial->may_replace
+                   ? status
+                   : keep_ending(trial, status, failed, again);
+    return trial->probes ? probe(trial, comm, again) : DLC_OK;
+}
