@@ -1,6 +1,7 @@
 /* Opens and closes an endpoint: UCX's context and worker, the information that ranks
  * exchange, and the connections to the peers. */
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,10 @@ typedef struct peer_info {
 } peer_info;
 
 /* ---- UCX's context --------------------------------------------------------- */
+
+/* Set when /dev/shm turns out to be too small: UCX has other ways to share memory. */
+static atomic_int avoids_posix;
+#define WITHOUT_POSIX "^posix"
 
 /* Options of net.ini and the command line override UCX's environment. */
 static dlc_status set(ucp_config_t *config, const dlc_settings *settings,
@@ -95,36 +100,14 @@ dlc_status context_open(const dlc_settings *settings, const char *adapter,
         ucx.config_modify(config, "NET_DEVICES", adapter) != UCS_OK)
         status = host->fail(DLC_ERR_CONFIG, "UCX does not take the device '%s'",
                             adapter);
+    if (status == DLC_OK && atomic_load(&avoids_posix))
+        (void)ucx.config_modify(config, "TLS", WITHOUT_POSIX);
     if (status == DLC_OK)
         widen_queues(config);
     if (status == DLC_OK)
         status = init(config, ranks, local_ranks, context);
     ucx.config_release(config);
     return status;
-}
-
-/* What UCX says of a small /dev/shm, of which containers have 64 MB, is that memory is
- * out. */
-static dlc_status worker_failed(ucs_status_t status) {
-    struct statvfs shm;
-    int is_small = status == UCS_ERR_NO_MEMORY && statvfs("/dev/shm", &shm) == 0 &&
-                   (uint64_t)shm.f_bavail * shm.f_frsize < SHM_LEAST;
-    return host->fail(
-        DLC_ERR_UNAVAILABLE, "UCX cannot make a worker: %s%s", ucx.text_of(status),
-        is_small ? ": /dev/shm is nearly full or too small; enlarge it, or "
-                   "set UCX_TLS=tcp,self or another transport"
-                 : "");
-}
-
-static dlc_status open_worker(dlc_endpoint *e) {
-    ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                                  .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    ucs_status_t status = ucx.worker_create(e->context, &params, &e->worker);
-    if (status == UCS_OK)
-        status = ucx.worker_get_efd(e->worker, &e->event_fd);
-    if (status != UCS_OK)
-        return worker_failed(status);
-    return connect_handlers(e);
 }
 
 /* ---- Exchange of information between ranks ---------------------------------- */
@@ -272,6 +255,49 @@ static dlc_status open_context(dlc_endpoint *e) {
         host->log(DLC_LOG_DEBUG, "UCX uses %s, the nearest adapter", device);
     return context_open(args->settings, device, e->ranks, count_local(args),
                         &e->context);
+}
+
+static ucs_status_t create_worker(dlc_endpoint *e) {
+    ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                  .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    ucs_status_t status = ucx.worker_create(e->context, &params, &e->worker);
+    return status == UCS_OK ? ucx.worker_get_efd(e->worker, &e->event_fd) : status;
+}
+
+/* What UCX says of a small /dev/shm, of which containers have 64 MB, is that memory, or
+ * something else, is out. */
+static int shm_is_small(ucs_status_t status) {
+    struct statvfs shm;
+    return status != UCS_OK && statvfs("/dev/shm", &shm) == 0 &&
+           (uint64_t)shm.f_bavail * shm.f_frsize < SHM_LEAST;
+}
+
+static int names_tls(const dlc_settings *settings) {
+    const char *given = settings ? host->get_string(settings, "tls") : NULL;
+    return (given && given[0]) || getenv("UCX_TLS");
+}
+
+static dlc_status open_worker(dlc_endpoint *e) {
+    ucs_status_t status = create_worker(e);
+    int small = shm_is_small(status);
+    if (small && !e->worker && !names_tls(e->args->settings)) {
+        host->log(DLC_LOG_WARN, "/dev/shm is nearly full or too small for UCX, which "
+                                "does without it (UCX_TLS=" WITHOUT_POSIX ")");
+        atomic_store(&avoids_posix, 1);
+        ucx.cleanup(e->context);
+        e->context = NULL;
+        dlc_status opened = open_context(e);
+        if (opened != DLC_OK)
+            return opened;
+        status = create_worker(e);
+    }
+    if (status != UCS_OK)
+        return host->fail(DLC_ERR_UNAVAILABLE, "UCX cannot make a worker: %s%s",
+                          ucx.text_of(status),
+                          small ? ": /dev/shm is nearly full or too small; enlarge it, "
+                                  "or set UCX_TLS=" WITHOUT_POSIX
+                                : "");
+    return connect_handlers(e);
 }
 
 dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint) {
