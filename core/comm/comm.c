@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/slice.h"
 #include "comm/oob.h"
+#include "comm/outer.h"
 #include "comm/team.h"
 
 struct dlc_comm {
@@ -19,6 +20,7 @@ struct dlc_comm {
     dlc_device *device;
     dlc_oob *oob; /* out-of-band all-gathers of the teams; NULL: one rank */
     dlc_team *team[DLC_COMM_LEVELS]; /* NULL: this rank is alone in it, or has none */
+    dlc_outer *outer;                /* NULL: no all-reduce was large enough so far */
     void *job;
     dlc_status (*check)(void *job);
     dlc_status (*oob_all_gather)(void *job, const void *mine, size_t bytes, void *all);
@@ -157,6 +159,7 @@ dlc_status dlc_comm_try_open(const dlc_comm_args *args, dlc_comm **comm,
 void dlc_comm_close(dlc_comm *comm) {
     if (!comm)
         return;
+    dlc_outer_close(comm->outer);
     for (int32_t level = DLC_COMM_LEVELS; level-- > 0;)
         dlc_team_close(comm->team[level]);
     dlc_oob_close(comm->oob);
@@ -246,18 +249,22 @@ static int32_t last_level(const dlc_comm *comm) {
     return comm->levels.levels - 1;
 }
 
-/* Reduces on all levels; on the last one by `last`. */
-static dlc_status go_up(dlc_comm *comm, float *buffer, size_t count,
-                        dlc_status (*last)(dlc_team *, float *, size_t)) {
-    for (int32_t i = 0; i < comm->levels.levels; i++) {
-        dlc_team *team = comm->team[i];
-        part its = team ? part_at(comm, i, count) : (part){0, 0};
-        if (!team || its.count == 0)
-            continue;
-        DLC_TRY((i == last_level(comm) ? last
-                 : comm->levels.level[i].even
-                     ? dlc_team_reduce_scatter
-                     : dlc_team_all_reduce)(team, buffer + its.begin, its.count));
+/* This rank's team and part at a level; NULL: it has nothing to do there. */
+static dlc_team *work_at(const dlc_comm *comm, int32_t level, size_t count, part *its) {
+    dlc_team *team = comm->team[level];
+    *its = team ? part_at(comm, level, count) : (part){0, 0};
+    return its->count > 0 ? team : NULL;
+}
+
+/* Reduces on the levels below `top`, which may be behind the last one. */
+static dlc_status go_up(dlc_comm *comm, float *buffer, size_t count, int32_t top) {
+    for (int32_t i = 0; i < top; i++) {
+        part its;
+        dlc_team *team = work_at(comm, i, count, &its);
+        if (team)
+            DLC_TRY((i == last_level(comm) || comm->levels.level[i].even
+                         ? dlc_team_reduce_scatter
+                         : dlc_team_all_reduce)(team, buffer + its.begin, its.count));
     }
     return DLC_OK;
 }
@@ -265,9 +272,9 @@ static dlc_status go_up(dlc_comm *comm, float *buffer, size_t count,
 /* Spreads the sums again, from the levels below `top`. */
 static dlc_status go_down(dlc_comm *comm, float *buffer, size_t count, int32_t top) {
     for (int32_t i = top; i-- > 0;) {
-        dlc_team *team = comm->team[i];
-        part its = team ? part_at(comm, i, count) : (part){0, 0};
-        if (!team || its.count == 0)
+        part its;
+        dlc_team *team = work_at(comm, i, count, &its);
+        if (!team)
             continue;
         if (i == last_level(comm) || comm->levels.level[i].even)
             DLC_TRY(dlc_team_all_gather(team, buffer + its.begin, its.count));
@@ -278,15 +285,61 @@ static dlc_status go_down(dlc_comm *comm, float *buffer, size_t count, int32_t t
     return DLC_OK;
 }
 
+/* Elements of a part, and parts of a buffer, that go through the levels one after the
+ * other, so that all levels are busy at once. */
+enum { PART = 256 << 10, PARTS = 16 };
+
+/* Reduces the parts: up the lower levels, by the outer thread on the last one, and down
+ * again, a few parts later. */
+static dlc_status reduce_parts(dlc_comm *comm, float *buffer, size_t count,
+                               int32_t parts) {
+    int32_t last = last_level(comm);
+    for (int32_t up = 0, down = 0; down < parts; down++) {
+        for (; up < parts && up < down + DLC_OUTER_PARTS; up++) {
+            float *from = buffer + dlc_slice(count, up, parts);
+            size_t length = dlc_slice(count, up + 1, parts) -
+                            dlc_slice(count, up, parts);
+            part its;
+            DLC_TRY(go_up(comm, from, length, last));
+            dlc_team *team = work_at(comm, last, length, &its);
+            dlc_outer_start(comm->outer, team, from + its.begin, its.count);
+        }
+        size_t begin = dlc_slice(count, down, parts);
+        DLC_TRY(dlc_outer_wait(comm->outer));
+        DLC_TRY(go_down(comm, buffer + begin, dlc_slice(count, down + 1, parts) - begin,
+                        last));
+    }
+    return DLC_OK;
+}
+
+/* Memory of devices with queues is the transports' to synchronize: one level at a time.
+ */
+static int has_parts(const dlc_comm *comm, size_t count) {
+    return last_level(comm) > 0 && count / PART > 1 &&
+           !DLC_CAN(comm->device_ops, queues);
+}
+
 static dlc_status all_reduce(dlc_comm *comm, float *buffer, size_t count) {
-    DLC_TRY(go_up(comm, buffer, count, dlc_team_all_reduce));
-    return go_down(comm, buffer, count, last_level(comm));
+    int32_t last = last_level(comm);
+    if (has_parts(comm, count)) {
+        size_t parts = count / PART < PARTS ? count / PART : PARTS;
+        if (!comm->outer)
+            DLC_TRY(dlc_outer_open(&comm->cancelled, &comm->outer));
+        dlc_status status = reduce_parts(comm, buffer, count, (int32_t)parts);
+        return status == DLC_OK ? DLC_OK : dlc_outer_cancel(comm->outer, status);
+    }
+    part its;
+    DLC_TRY(go_up(comm, buffer, count, last));
+    dlc_team *team = work_at(comm, last, count, &its);
+    if (team)
+        DLC_TRY(dlc_team_all_reduce(team, buffer + its.begin, its.count));
+    return go_down(comm, buffer, count, last);
 }
 
 static dlc_status reduce_scatter(dlc_comm *comm, float *buffer, size_t count) {
     if (!dlc_comm_has_shards(comm))
         return all_reduce(comm, buffer, count);
-    return go_up(comm, buffer, count, dlc_team_reduce_scatter);
+    return go_up(comm, buffer, count, comm->levels.levels);
 }
 
 static dlc_status all_gather(dlc_comm *comm, float *buffer, size_t count) {

@@ -15,7 +15,8 @@
 #include "support/reference.h"
 #include "support/sanitized.h"
 
-enum { MOST_RANKS = 8, MOST = 40001 };
+/* The most elements go through the levels in parts. */
+enum { MOST_RANKS = 8, MOST = 1200007 };
 
 typedef struct machine_layout {
     int ranks, even; /* even: nodes have equal numbers of ranks */
@@ -269,6 +270,49 @@ START_TEST(same_bits) {
 }
 END_TEST
 
+/* Large buffers are reduced in parts, the outermost level by another thread. */
+static void parts_body(test_rank *rank, void *context) {
+    const int *which = context;
+    fixture b;
+    fixture_open(&b, rank, &layouts[which[0]], which[1]);
+    for (uint64_t salt = 1; salt < 3; salt++) {
+        put(&b, salt, MOST);
+        RANK_OK(rank, dlc_comm_all_reduce(b.comm, b.buffer, MOST));
+        for (size_t i = 0; i < MOST; i += 101)
+            check_range(&b, salt, i, i + 1);
+        check_range(&b, salt, MOST - 100, MOST);
+        RANK_CHECK(rank, b.buffer[MOST] == 42.0f);
+    }
+    fixture_close(&b);
+}
+
+START_TEST(parts) {
+    static const int cases[][2] = {
+        {0, TWO_LEVELS}, {5, TWO_LEVELS}, {8, THREE_LEVELS}, {11, THREE_LEVELS}};
+    int which[] = {cases[_i][0], cases[_i][1]};
+    if (is_tested(&layouts[which[0]]))
+        ck_assert_int_eq(ranks_run(layouts[which[0]].ranks, 60, parts_body, which), 0);
+}
+END_TEST
+
+/* One rank dies; the others, which wait for it on either level, get an error. */
+static void lost_between_parts_body(test_rank *rank, void *context) {
+    (void)context;
+    fixture b;
+    fixture_open(&b, rank, &layouts[0], TWO_LEVELS);
+    put(&b, 1, MOST);
+    if (rank->rank == 3)
+        ranks_end(rank);
+    else
+        RANK_CHECK(rank, dlc_comm_all_reduce(b.comm, b.buffer, MOST) == DLC_ERR_PEER);
+    fixture_close(&b);
+}
+
+START_TEST(lost_between_parts) {
+    ck_assert_int_eq(ranks_run(4, 30, lost_between_parts_body, NULL), 0);
+}
+END_TEST
+
 /* Each of two ranks sends a buffer in one message if they are on two nodes, and in two
  * halves if they share one. */
 static void messages_per_all_reduce_body(test_rank *rank, void *context) {
@@ -319,21 +363,22 @@ START_TEST(shards) {
 END_TEST
 
 static void cancelled_body(test_rank *rank, void *context) {
-    (void)context;
+    size_t count = *(const size_t *)context;
     fixture b;
     fixture_open(&b, rank, &layouts[0], TWO_LEVELS);
     if (rank->rank == 0) {
         dlc_comm_cancel(b.comm);
-        put(&b, 1, 5000);
+        put(&b, 1, count);
         RANK_CHECK(rank,
-                   dlc_comm_all_reduce(b.comm, b.buffer, 5000) == DLC_ERR_CANCELLED);
+                   dlc_comm_all_reduce(b.comm, b.buffer, count) == DLC_ERR_CANCELLED);
     }
     ranks_barrier(rank);
     fixture_close(&b);
 }
 
 START_TEST(cancelled) {
-    ck_assert_int_eq(ranks_run(4, 30, cancelled_body, NULL), 0);
+    size_t count = _i ? MOST : 5000;
+    ck_assert_int_eq(ranks_run(4, 30, cancelled_body, &count), 0);
 }
 END_TEST
 
@@ -425,7 +470,9 @@ int main(void) {
     tcase_add_loop_test(tests, same_bits, 0, LAYOUTS * MODES);
     tcase_add_loop_test(tests, messages_per_all_reduce, 0, 2);
     tcase_add_loop_test(tests, shards, 0, LAYOUTS);
-    tcase_add_test(tests, cancelled);
+    tcase_add_loop_test(tests, parts, 0, 4);
+    tcase_add_test(tests, lost_between_parts);
+    tcase_add_loop_test(tests, cancelled, 0, 2);
     tcase_add_test(tests, failed_peer);
     tcase_add_test(tests, lost_peer);
     suite_add_tcase(suite, tests);
