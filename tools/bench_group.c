@@ -36,14 +36,17 @@ static dlc_status find_transport(const dlc_bench_plan *plan, const char *name,
     return status;
 }
 
-/* Collects the option tables of the transports named by "A" or "A+B". */
+/* The most transports of a type: "A+B+C". */
+enum { TRANSPORTS = 3 };
+
+/* Collects the option tables of the transports that the type names. */
 static dlc_status find_options(const dlc_bench_plan *plan, const dlc_option **options) {
     const dlc_section *section = dlc_config_find(plan->config, "transport");
     const char *name = section ? dlc_section_value(section, "type") : NULL;
     if (!name || strcmp(name, "auto") == 0)
         return DLC_OK;
-    for (int i = 0; i < 2; i++) {
-        size_t length = i == 0 ? strcspn(name, "+") : strlen(name);
+    for (int i = 0; i < TRANSPORTS; i++) {
+        size_t length = i + 1 < TRANSPORTS ? strcspn(name, "+") : strlen(name);
         const dlc_feature *feature = NULL;
         DLC_TRY(find_transport(plan, name, length, &feature));
         options[i] = feature->options;
@@ -62,9 +65,9 @@ static dlc_status make_settings(dlc_bench_plan *plan, dlc_problems *problems) {
                               &plan->train_settings));
     DLC_TRY(dlc_settings_make(plan->config, "parallel", parallel, 1, problems,
                               &plan->parallel_settings));
-    const dlc_option *all[] = {dlc_transport_section_options, NULL, NULL};
+    const dlc_option *all[1 + TRANSPORTS] = {dlc_transport_section_options};
     DLC_TRY(find_options(plan, &all[1]));
-    DLC_TRY(dlc_settings_make(plan->config, "transport", all, 3, problems,
+    DLC_TRY(dlc_settings_make(plan->config, "transport", all, 1 + TRANSPORTS, problems,
                               &plan->transport_settings));
     DLC_TRY(dlc_problems_report(problems));
     plan->ranks = (int32_t)dlc_settings_get_int(plan->parallel_settings, "ranks");
@@ -116,10 +119,10 @@ dlc_status dlc_bench_plan_run(const dlc_bench_plan *plan, dlc_job_main main,
 /* ---- Messages -------------------------------------------------------------------- */
 
 /* A communicator has collectives only, so messages use a second endpoint, of the
- * transport for all ranks: with two levels the one between the nodes. */
+ * transport for all ranks: that of the outermost level. */
 static dlc_status open_messages(dlc_bench_group *group, const dlc_team_args *like) {
     const dlc_bench_plan *plan = group->plan;
-    const char *plus = strchr(group->connection.transport, '+');
+    const char *plus = strrchr(group->connection.transport, '+');
     const char *name = plus ? plus + 1 : group->connection.transport;
     dlc_team_args args = *like;
     args.settings = plan->transport_settings;

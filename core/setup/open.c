@@ -111,6 +111,9 @@ static dlc_status check_consistency(dlc_setup *setup, dlc_problems *problems) {
     return DLC_OK;
 }
 
+/* The most names: inside the nodes, between them, and between racks. */
+enum { TRANSPORTS = 3 };
+
 /* Looks up one transport named by [transport] type; a mistake is reported. */
 static dlc_status find_transport(dlc_setup *setup, dlc_problems *problems,
                                  const char *name, const dlc_option **options) {
@@ -127,19 +130,16 @@ static dlc_status find_transport(dlc_setup *setup, dlc_problems *problems,
     return status;
 }
 
-/* Looks up the transports of a type "A" or "A+B". */
+/* Looks up the transports of a type "A", "A+B" or "A+B+C". */
 static dlc_status find_transports(dlc_setup *setup, dlc_problems *problems,
                                   const char *type, const dlc_option **options) {
-    const char *plus = strchr(type, '+');
-    if (!plus)
-        return find_transport(setup, problems, type, &options[0]);
-    char *first = dlc_format("%.*s", (int)(plus - type), type);
-    if (!first)
-        return DLC_ERR_NOMEM;
-    dlc_status status = find_transport(setup, problems, first, &options[0]);
-    if (status == DLC_OK)
-        status = find_transport(setup, problems, plus + 1, &options[1]);
-    dlc_free(first);
+    char *copy = dlc_strdup(type), *rest = copy;
+    dlc_status status = copy ? DLC_OK : DLC_ERR_NOMEM;
+    for (int i = 0; status == DLC_OK && rest && i < TRANSPORTS; i++) {
+        const char *name = i + 1 < TRANSPORTS ? strsep(&rest, "+") : rest;
+        status = find_transport(setup, problems, name, &options[i]);
+    }
+    dlc_free(copy);
     return status;
 }
 
@@ -161,14 +161,14 @@ static dlc_status load_transports(dlc_setup *setup) {
 static dlc_status check_transport(dlc_setup *setup, dlc_problems *problems) {
     const dlc_section *found = dlc_config_find(setup->config, "transport");
     const char *type = found ? dlc_section_value(found, "type") : NULL;
-    const dlc_option *tables[] = {dlc_transport_section_options, NULL, NULL};
+    const dlc_option *tables[1 + TRANSPORTS] = {dlc_transport_section_options};
     int is_auto = !type || strcmp(type, "auto") == 0;
     if (!is_auto && find_transports(setup, problems, type, &tables[1]) != DLC_OK)
         return DLC_OK;
     if (is_auto && setup->ranks > 1)
         DLC_TRY(load_transports(setup));
-    DLC_TRY(dlc_settings_make(setup->config, "transport", tables, 3, problems,
-                              &setup->transport_settings));
+    DLC_TRY(dlc_settings_make(setup->config, "transport", tables, 1 + TRANSPORTS,
+                              problems, &setup->transport_settings));
     setup->transport = dlc_settings_get_string(setup->transport_settings, "type");
     return DLC_OK;
 }
