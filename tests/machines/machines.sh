@@ -1,25 +1,33 @@
 #!/bin/sh
 # machines.sh: emulates several machines by network namespaces connected to a switch.
 #
-#   machines.sh [-n MACHINES] [-r RANKS] [-b RATE] [-c COMMAND] -- PROGRAM [ARGUMENT...]
+#   machines.sh [-n MACHINES] [-r RANKS] [-b RATE[,RATE...]] [-a ADAPTERS]
+#               [-k MACHINES:RATE] [-s A:B:RATE] [-c COMMAND] -- PROGRAM [ARGUMENT...]
 #
 # Starts PROGRAM once per rank, RANKS on each of MACHINES machines (-n 2 -r 1), with the
 # variables that torchrun sets. Every machine has a link of RATE (1gbit, 100mbit; none:
-# as fast as it goes) to the switch, in both directions. COMMAND, if given, is run by sh
-# meanwhile, with the machines' namespaces in $MACHINE_1, $MACHINE_2 ...: for example to
-# cut a link (ip -n $MACHINE_2 link set eth0 down). Exits with the exit code of rank 0 and
-# leaves nothing behind. Needs root, ip and tc (iproute2).
+# as fast as it goes) to the switch, in both directions; of several rates the first is
+# the first machine's, and the last that of all others. With -a it has several adapters
+# (eth0, eth1 ...), each in a network of its own. With -k racks of MACHINES machines have
+# a switch of their own, and a link of RATE to the other racks. With -s what machines A
+# and B send each other goes at RATE. COMMAND, if given, is run by sh meanwhile, with the
+# machines' namespaces in $MACHINE_1, $MACHINE_2 ...: for example to cut a link (ip -n
+# $MACHINE_2 link set eth0 down). Exits with the exit code of rank 0 and leaves nothing
+# behind. Needs root, ip and tc (iproute2).
 #
 # Processes in different namespaces could still share memory: tell libraries that would
 # use it not to (UCX_TLS=tcp,self), or the network is not measured.
 set -eu
 
-machines=2 ranks=1 rate='' beside=''
-while getopts n:r:b:c: option; do
+machines=2 ranks=1 rates='' adapters=1 rack='' slow='' beside=''
+while getopts n:r:b:a:k:s:c: option; do
     case $option in
     n) machines=$OPTARG ;;
     r) ranks=$OPTARG ;;
-    b) rate=$OPTARG ;;
+    b) rates=$OPTARG ;;
+    a) adapters=$OPTARG ;;
+    k) rack=$OPTARG ;;
+    s) slow=$OPTARG ;;
     c) beside=$OPTARG ;;
     *) exit 2 ;;
     esac
@@ -56,28 +64,76 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-limit() { # NAMESPACE DEVICE: as an adapter does, which sends slowly but drops nothing
-    [ -z "$rate" ] || ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 128k latency 200ms
+limit() { # NAMESPACE DEVICE RATE: as an adapter does, which sends slowly but drops nothing
+    [ -z "$3" ] || ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$3" burst 128k latency 200ms
 }
 
-plug_in() { # MACHINE
-    name=$prefix-$1
-    ip netns add "$name"
-    ip -n "$name" link set lo up
-    ip link add "eth0" netns "$name" type veth peer name "port$1" netns "$switch"
-    ip -n "$name" addr add "10.77.0.$1/24" dev eth0
-    ip -n "$name" link set eth0 up
-    ip -n "$switch" link set "port$1" master br0 up
-    limit "$name" eth0
-    limit "$switch" "port$1"
+limit_to() { # NAMESPACE DEVICE RATE ADDRESS SLOW: another rate for what goes to ADDRESS
+    tc="ip netns exec $1 tc"
+    $tc qdisc add dev "$2" root handle 1: htb default 1
+    $tc class add dev "$2" parent 1: classid 1:1 htb rate "${3:-100gbit}" burst 128k quantum 60000
+    $tc class add dev "$2" parent 1: classid 1:2 htb rate "$5" burst 128k quantum 60000
+    $tc filter add dev "$2" parent 1: protocol ip u32 match ip dst "$4" flowid 1:2
+}
+
+add_switch() { # NAME
+    ip -n $switch link show "$1" >/dev/null 2>&1 && return
+    ip -n $switch link add "$1" type bridge
+    ip -n $switch link set "$1" up
+}
+
+join_racks() { # RACK ADAPTER
+    ip -n $switch link show "up$1$2" >/dev/null 2>&1 && return
+    add_switch "core$2"
+    add_switch "rack$1$2"
+    ip -n $switch link add "up$1$2" type veth peer name "down$1$2"
+    ip -n $switch link set "up$1$2" master "rack$1$2" up
+    ip -n $switch link set "down$1$2" master "core$2" up
+    limit $switch "up$1$2" "${rack#*:}"
+    limit $switch "down$1$2" "${rack#*:}"
+}
+
+# The other machine of the slow pair; empty: this one is not in it.
+slow_peer() { # MACHINE
+    pair=${slow%:*}
+    if [ "$1" = "${pair%:*}" ]; then
+        echo "${pair#*:}"
+    elif [ "$1" = "${pair#*:}" ]; then
+        echo "${pair%:*}"
+    fi
+}
+
+plug_in() { # MACHINE ADAPTER RATE
+    name=$prefix-$1 in=core$2 port=port$1.$2
+    if [ -n "$rack" ]; then
+        in=rack$((($1 - 1) / ${rack%:*}))$2
+        join_racks $((($1 - 1) / ${rack%:*})) "$2"
+    fi
+    add_switch "$in"
+    ip link add "eth$2" netns "$name" type veth peer name "$port" netns "$switch"
+    ip -n "$name" addr add "10.77.$2.$1/24" dev "eth$2"
+    ip -n "$name" link set "eth$2" up
+    ip -n "$switch" link set "$port" master "$in" up
+    peer=$(slow_peer "$1")
+    if [ -n "$peer" ]; then
+        limit_to "$name" "eth$2" "$3" "10.77.$2.$peer" "${slow##*:}"
+    else
+        limit "$name" "eth$2" "$3"
+    fi
+    limit "$switch" "$port" "$3"
 }
 
 ip netns add $switch
-ip -n $switch link add br0 type bridge
-ip -n $switch link set br0 up
 i=1
 while [ "$i" -le "$machines" ]; do
-    plug_in $i
+    ip netns add "$prefix-$i"
+    ip -n "$prefix-$i" link set lo up
+    k=0
+    while [ "$k" -lt "$adapters" ]; do
+        plug_in "$i" "$k" "${rates%%,*}"
+        k=$((k + 1))
+    done
+    rates=${rates#*,}
     export "MACHINE_$i=$prefix-$i"
     i=$((i + 1))
 done
