@@ -139,6 +139,20 @@ class Machines(unittest.TestCase):
                         "--ranks=4", *short], check=True, capture_output=True)
         self.assertEqual(weights, self.weights())
 
+    def test_equal_adapters_are_used_at_once(self):
+        """Half of the bytes go over each of two adapters, and arrive."""
+        bench = f"{BIN} bench comm -v --min=8M --max=8M --iterations=1 --warm-up=1"
+        done = subprocess.run(
+            [str(MACHINES), "-n", "2", "-r", "1", "-a", "2", "--", "sh", "-c",
+             f"{bench} && cat /sys/class/net/eth?/statistics/tx_bytes"],
+            env=dict(os.environ, UCX_TLS="tcp,self"), capture_output=True, text=True,
+            timeout=TIMEOUT, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("UCX uses eth0, the first of equal adapters", done.stderr)
+        sent = [int(line) for line in done.stdout.splitlines() if line.isdigit()]
+        self.assertEqual(len(sent), 4, done.stdout)  # of both machines
+        self.assertGreater(min(sent), 0.3 * max(sent), done.stdout)
+
     def test_a_link_is_cut(self):
         job = self.start_over_ucx("-c", """
             until grep -q 'training for' "$LOG"; do sleep 0.1; done

@@ -1,5 +1,6 @@
 /* Which network adapter a rank uses: the nearest one, which the core has spread over
- * the ranks of a machine, where all ranks of the group reach each other by it. */
+ * the ranks of a machine, where all ranks of the group reach each other by it; or all
+ * adapters that are equal (rails.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +11,13 @@
  * have none, or different ones, which may be of different networks. */
 static void common_adapter(const dlc_transport_args *args, char name[32]) {
     const dlc_rank_info *first = args->rank_info, *info = first;
-    int machines = 1;
     name[0] = '\0';
     for (int32_t r = 0; r < args->ranks; r++, info = DLC_NEXT(info)) {
         if (!DLC_HAS(info, adapter) || !info->adapter[0] ||
             strncmp(info->adapter, first->adapter, sizeof info->adapter) != 0)
             return;
-        machines += info->node != first->node;
     }
-    if (machines > 1)
-        (void)snprintf(name, 32, "%.31s", first->adapter);
+    (void)snprintf(name, 32, "%.31s", first->adapter);
 }
 
 /* Looks in "rc_mlx5/mlx5_0:1, tcp/eth0" for a device of this name, with its port. */
@@ -36,18 +34,40 @@ static int find_device(const char *list, const char *name, char device[64]) {
     return 0;
 }
 
-void adapter_choose(const dlc_transport_args *args, char device[64]) {
+/* What UCX can use; "" if the user has chosen. */
+static void list_devices(const dlc_transport_args *args, char names[192]) {
     const char *given = args->settings ? host->get_string(args->settings, "net_devices")
                                        : "";
-    char name[32], names[192];
     ucp_context_h context;
-    device[0] = '\0';
-    common_adapter(args, name);
-    if (!name[0] || (given && given[0]) || getenv("UCX_NET_DEVICES") ||
+    names[0] = '\0';
+    if ((given && given[0]) || getenv("UCX_NET_DEVICES") ||
         context_open(args->settings, "", args->ranks, 1, &context) != DLC_OK)
         return;
-    names_of_context(context, 1, names, sizeof names);
+    names_of_context(context, 1, names, 192);
     ucx.cleanup(context);
-    if (!find_device(names, name, device))
+}
+
+static int have_one_node(const dlc_transport_args *args) {
+    const dlc_rank_info *first = args->rank_info, *info = first;
+    for (int32_t r = 0; r < args->ranks; r++, info = DLC_NEXT(info))
+        if (info->node != first->node)
+            return 0;
+    return 1;
+}
+
+dlc_status adapter_choose(const dlc_transport_args *args, char device[64],
+                          rail_names rails) {
+    int staged = DLC_CAN(args->device_ops, queues);
+    char name[32], names[192];
+    device[0] = '\0';
+    memset(rails, 0, sizeof(rail_names));
+    if (have_one_node(args))
+        return DLC_OK;
+    common_adapter(args, name);
+    list_devices(args, names);
+    if (!name[0])
+        return rails_choose(args, staged ? "" : names, rails);
+    if (names[0] && !find_device(names, name, device))
         host->log(DLC_LOG_DEBUG, "UCX cannot use %s, the nearest adapter", name);
+    return DLC_OK;
 }

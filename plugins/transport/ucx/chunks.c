@@ -75,7 +75,7 @@ static void chunk_sent(void *request, ucs_status_t status, void *context) {
         e->broken = status;
         e->broken_peer = c->peer;
     }
-    e->peers[c->peer].chunks--;
+    c->rail->peers[c->peer].chunks--;
     c->request->chunks--;
     finish(e, c->request);
     chunk_give(e, c);
@@ -110,17 +110,18 @@ static dlc_status send_chunk(dlc_endpoint *e, dlc_request *r) {
         return status;
     }
     c->peer = r->peer;
+    c->rail = e->peers[r->peer].rail = rails_idle(e, r->peer);
     c->request = r;
     c->header = r->header;
     c->header.offset = r->moved;
     r->moved += bytes;
 
     ucp_request_param_t how = how_to_send_to(e, r->peer, chunk_sent, c);
-    ucs_status_ptr_t request = ucx.am_send_nbx(e->peers[r->peer].ep, MESSAGE_ID,
+    ucs_status_ptr_t request = ucx.am_send_nbx(c->rail->peers[r->peer].ep, MESSAGE_ID,
                                                &c->header, sizeof c->header, from,
                                                bytes, &how);
     if (UCS_PTR_IS_PTR(request)) {
-        e->peers[c->peer].chunks++;
+        c->rail->peers[c->peer].chunks++;
         r->chunks++;
         return DLC_OK;
     }
@@ -137,7 +138,7 @@ void chunks_queue(dlc_endpoint *e, dlc_request *r) {
 dlc_status chunks_push(dlc_endpoint *e, int32_t to, int *moved) {
     peer *p = &e->peers[to];
 
-    while (p->staged.first && p->chunks < CHUNKS_IN_FLIGHT) {
+    while (p->staged.first && rails_idle(e, to)->peers[to].chunks < CHUNKS_IN_FLIGHT) {
         dlc_request *r = p->staged.first;
         dlc_status status = send_chunk(e, r);
         if (status != DLC_OK)

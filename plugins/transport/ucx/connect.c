@@ -44,7 +44,7 @@ dlc_status connect_handlers(dlc_endpoint *e) {
             .id = id,
             .flags = UCP_AM_FLAG_WHOLE_MSG,
             .cb = calls[id],
-            .arg = e};
+            .arg = id == HELLO_ID ? e : e->owner};
         ucs_status_t status = ucx.worker_set_am_recv_handler(e->worker, &handler);
         if (status != UCS_OK)
             return host->fail(DLC_ERR_UNAVAILABLE,
@@ -143,14 +143,14 @@ dlc_status connect_all(dlc_endpoint *e) {
 }
 
 static int is_in_flight(const dlc_endpoint *e) {
-    return e->unsent > 0 || e->fetches > 0;
+    return e->owner->unsent > 0 || e->owner->fetches > 0;
 }
 
 /* A send is done when its buffer is free; UCX may still hold its bytes. They should
  * reach their receivers, but no peer may block us. */
 static void flush(dlc_endpoint *e) {
     uint64_t since = host->now_ns(),
-             limit = e->unsent > 0 ? FLUSH_HASTILY_NS : FLUSH_NS;
+             limit = e->owner->unsent > 0 ? FLUSH_HASTILY_NS : FLUSH_NS;
 
     if (e->args->check(e->args->job) != DLC_OK)
         return;

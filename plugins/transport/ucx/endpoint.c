@@ -247,13 +247,9 @@ static int32_t count_local(const dlc_transport_args *args) {
     return local;
 }
 
-static dlc_status open_context(dlc_endpoint *e) {
-    const dlc_transport_args *args = e->args;
-    char device[64];
-    adapter_choose(args, device);
-    if (device[0])
-        host->log(DLC_LOG_DEBUG, "UCX uses %s, the nearest adapter", device);
-    return context_open(args->settings, device, e->ranks, count_local(args),
+/* Of one device, or of all if it is "". */
+static dlc_status open_context(dlc_endpoint *e, const char *device) {
+    return context_open(e->args->settings, device, e->ranks, count_local(e->args),
                         &e->context);
 }
 
@@ -277,7 +273,7 @@ static int names_tls(const dlc_settings *settings) {
     return (given && given[0]) || getenv("UCX_TLS");
 }
 
-static dlc_status open_worker(dlc_endpoint *e) {
+static dlc_status open_worker(dlc_endpoint *e, const char *device) {
     ucs_status_t status = create_worker(e);
     int small = shm_is_small(status);
     if (small && !e->worker && !names_tls(e->args->settings)) {
@@ -286,7 +282,7 @@ static dlc_status open_worker(dlc_endpoint *e) {
         atomic_store(&avoids_posix, 1);
         ucx.cleanup(e->context);
         e->context = NULL;
-        dlc_status opened = open_context(e);
+        dlc_status opened = open_context(e, device);
         if (opened != DLC_OK)
             return opened;
         status = create_worker(e);
@@ -300,11 +296,12 @@ static dlc_status open_worker(dlc_endpoint *e) {
     return connect_handlers(e);
 }
 
-dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint) {
+static dlc_endpoint *endpoint_new(const dlc_transport_args *args) {
     dlc_endpoint *e = host->alloc(sizeof *e);
     if (!e)
-        return DLC_ERR_NOMEM;
+        return NULL;
     e->args = args;
+    e->owner = e;
     e->rank = args->rank;
     e->ranks = args->ranks;
     e->spin_ns = (uint64_t)host->get_int(args->settings, "spin_us") * 1000;
@@ -312,19 +309,47 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
     e->packed.from = e->rank;
     e->completed = (dlc_request){.endpoint = e, .done = 1};
     e->host_memory = !DLC_CAN(args->device_ops, queues);
+    e->wakeup_fd = -1;
     e->peers = host->alloc((size_t)e->ranks * sizeof *e->peers);
+    if (!e->peers) {
+        host->free(e);
+        return NULL;
+    }
+    return e;
+}
 
-    dlc_status status = wakeup_open(e);
-    if (status == DLC_OK && !e->peers)
-        status = DLC_ERR_NOMEM;
+/* Opens a context of one device (of all, if it is "") and connects it. */
+static dlc_status open_device(dlc_endpoint *e, const char *device) {
+    dlc_status status = open_context(e, device);
     if (status == DLC_OK)
-        status = open_context(e);
-    if (status == DLC_OK)
-        status = open_worker(e);
+        status = open_worker(e, device);
     if (status == DLC_OK)
         status = exchange_info(e);
+    return status == DLC_OK ? connect_all(e) : status;
+}
+
+static dlc_status open_devices(dlc_endpoint *e) {
+    char device[64];
+    rail_names rails;
+    dlc_status status = adapter_choose(e->args, device, rails);
+    if (status != DLC_OK)
+        return status;
+    if (rails[1][0])
+        (void)snprintf(device, sizeof device, "%s", rails[0]);
+    if (device[0])
+        host->log(DLC_LOG_DEBUG, "UCX uses %s, %s", device,
+                  rails[1][0] ? "the first of equal adapters" : "the nearest adapter");
+    status = open_device(e, device);
+    return status == DLC_OK ? rails_open(e, rails) : status;
+}
+
+dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint) {
+    dlc_endpoint *e = endpoint_new(args);
+    if (!e)
+        return DLC_ERR_NOMEM;
+    dlc_status status = wakeup_open(e);
     if (status == DLC_OK)
-        status = connect_all(e);
+        status = open_devices(e);
     if (status != DLC_OK) {
         endpoint_close(e);
         return status;
@@ -333,11 +358,27 @@ dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint
     return DLC_OK;
 }
 
+dlc_status endpoint_open_rail(dlc_endpoint *owner, const char *adapter,
+                              dlc_endpoint **rail) {
+    dlc_endpoint *e = endpoint_new(owner->args);
+    if (!e)
+        return DLC_ERR_NOMEM;
+    e->owner = owner;
+    dlc_status status = open_device(e, adapter);
+    if (status != DLC_OK) {
+        endpoint_close(e);
+        return status;
+    }
+    *rail = e;
+    return DLC_OK;
+}
+
 void endpoint_close(dlc_endpoint *e) {
     if (!e)
         return;
     library_quiet(
         1); /* messages in flight are cancelled, which is not worth a warning */
+    rails_close(e);
     connect_close(e);
     library_quiet(0);
     receive_close(e);
@@ -389,11 +430,14 @@ dlc_status endpoint_describe(dlc_endpoint *e, char *text, size_t text_bytes) {
         char names[192];
         if (r == e->rank || seen[far] || used >= text_bytes)
             continue;
-        names_of_ep(e->peers[r].ep, names, sizeof names);
         seen[far] = 1;
-        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s%s",
-                                 seen[!far] ? "; to other nodes " : ", ",
-                                 !seen[!far] && far ? "to other nodes " : "", names);
+        for (dlc_endpoint *rail = e; rail && used < text_bytes; rail = rail->rail) {
+            names_of_ep(rail->peers[r].ep, names, sizeof names);
+            used += (size_t)snprintf(
+                text + used, text_bytes - used, "%s%s%s",
+                rail == e && seen[!far] ? "; to other nodes " : ", ",
+                rail == e && !seen[!far] && far ? "to other nodes " : "", names);
+        }
     }
     if (e->staged && used < text_bytes)
         (void)snprintf(text + used, text_bytes - used, "; through host memory");

@@ -105,10 +105,11 @@ typedef struct peer {
     fragment *early;  /* fragments of messages that overtook an earlier one */
     queue begun;      /* posted, some of several fragments arrived */
     const ucp_address_t *address;
-    queue staged;  /* sends in chunks that may go out */
-    queue offered; /* sends that wait for a clear-to-send */
-    int chunks;    /* in flight to it */
-    int tcp_only;  /* only TCP reaches it */
+    queue staged;       /* sends in chunks that may go out */
+    queue offered;      /* sends that wait for a clear-to-send */
+    int chunks;         /* in flight to it, over this rail */
+    dlc_endpoint *rail; /* that had the last chunk; NULL: none */
+    int tcp_only;       /* only TCP reaches it */
 } peer;
 
 /* chunks.c: a fragment being sent or fetched. */
@@ -118,6 +119,7 @@ typedef struct chunk {
     dlc_memory memory;  /* host staging memory, where the endpoint is staged */
     header header;
     dlc_endpoint *endpoint;
+    dlc_endpoint *rail; /* that sends it */
     int32_t peer;
     dlc_request *request; /* the send that it is part of */
 } chunk;
@@ -140,8 +142,16 @@ typedef struct waiter {
 
 enum { WAITERS = 2 };
 
+/* The most adapters that are used at once. */
+enum { RAILS = 4 };
+typedef char rail_names[RAILS][16]; /* "eth0"; the others are "" */
+
 struct dlc_endpoint {
     const dlc_transport_args *args;
+    dlc_endpoint *owner; /* the endpoint that messages are of: itself, or that of which
+                            this is a rail */
+    dlc_endpoint *rail;  /* owned; over the next of several adapters; NULL: none */
+    int epoll_fd;        /* of the workers of all rails; 0: one adapter is used */
     int32_t rank, ranks;
     peer *peers;
     int fast_path; /* fast path: the CPU copies to and from device memory, nothing is
@@ -178,14 +188,31 @@ struct dlc_endpoint {
     packed packed;  /* scratch: the packed message being sent */
 };
 
-/* adapter.c: the device to use alone; "": all. */
-void adapter_choose(const dlc_transport_args *args, char device[64]);
+/* adapter.c: the device to use alone; "": all; or the adapters to use at once, if there
+ * are two at least. All ranks call it together. */
+dlc_status adapter_choose(const dlc_transport_args *args, char device[64],
+                          rail_names rails);
+
+/* rails.c: finds the adapters of a list ("tcp/eth0, tcp/eth1") that all ranks have
+ * alike. All ranks call it together. */
+dlc_status rails_choose(const dlc_transport_args *args, const char *names,
+                        rail_names rails);
+/* Opens endpoints over the adapters behind the first. */
+dlc_status rails_open(dlc_endpoint *endpoint, rail_names names);
+void rails_close(dlc_endpoint *endpoint);
+/* The rail for the next chunk to a peer. */
+dlc_endpoint *rails_idle(dlc_endpoint *endpoint, int32_t to);
+int rails_progress(dlc_endpoint *endpoint);
+ucs_status_t rails_arm(dlc_endpoint *endpoint);
 
 /* endpoint.c: context_open also serves plugin.c, which lists UCX's transports for the
  * prediction. `adapter`: the only network device to use; "": as settings say. */
 dlc_status context_open(const dlc_settings *settings, const char *adapter,
                         int32_t ranks, int32_t local_ranks, ucp_context_h *context);
 dlc_status endpoint_open(const dlc_transport_args *args, dlc_endpoint **endpoint);
+/* Opens an endpoint over one adapter that takes chunks of another endpoint. */
+dlc_status endpoint_open_rail(dlc_endpoint *owner, const char *adapter,
+                              dlc_endpoint **rail);
 void endpoint_close(dlc_endpoint *endpoint);
 dlc_status endpoint_describe(dlc_endpoint *endpoint, char *text, size_t text_bytes);
 static inline int is_rank(const dlc_endpoint *endpoint, int32_t rank) {
@@ -213,6 +240,8 @@ int chunks_progress(
 /* Returns 1 if anything moved. Errors are kept for check_error. */
 static inline int progress(dlc_endpoint *endpoint) {
     int moved = ucx.worker_progress(endpoint->worker) != 0;
+    if (endpoint->rail)
+        moved |= rails_progress(endpoint);
     return endpoint->queued > 0 ? chunks_progress(endpoint) | moved : moved;
 }
 dlc_status check_error(dlc_endpoint *endpoint);

@@ -38,7 +38,7 @@ dlc_status check_error(dlc_endpoint *e) {
 }
 
 static dlc_status nap(dlc_endpoint *e, int *slept) {
-    ucs_status_t armed = ucx.worker_arm(e->worker);
+    ucs_status_t armed = rails_arm(e);
     if (armed == UCS_ERR_BUSY)
         return DLC_OK;
     if (armed != UCS_OK)

@@ -48,7 +48,7 @@ static int32_t find(const dlc_endpoint *e, dlc_request *const *requests,
 }
 
 static dlc_status nap(dlc_endpoint *e, double seconds) {
-    ucs_status_t armed = ucx.worker_arm(e->worker);
+    ucs_status_t armed = rails_arm(e);
     if (armed == UCS_ERR_BUSY)
         return DLC_OK;
     if (armed != UCS_OK)
