@@ -92,10 +92,18 @@ class Convert(unittest.TestCase):
     def test_windows_and_resume(self):
         self.convert("shards")
         self.write("source = tar\nshards = shards/*.tar\nshuffle_window = 9")
-        weights = self.train("whole")
-        self.train("part", "--iterations=4", "--set=train.checkpoint_interval=4")
-        self.assertEqual(self.train("part", "--resume=auto"), weights)
-        self.assertNotEqual(self.train("full", "--set=data.shuffle_window=0"), weights)
+        options = ["--set=train.checkpoint_interval=20", "--set=solver.learning_rate=1e-4",
+                   "--epochs=60"]  # of 6 iterations
+        weights = self.train("whole", *options)
+        with subprocess.Popen([DLCORE, "train", "net.ini", "--run-dir=part", *options],
+                              cwd=self.folder, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as child:
+            while child.poll() is None and not list((self.folder / "part").glob("net-*.safetensors")):
+                time.sleep(0.001)
+            child.send_signal(signal.SIGKILL)
+        self.assertEqual(child.returncode, -signal.SIGKILL)
+        self.assertEqual(self.train("part", "--resume=auto", *options), weights)
+        self.assertNotEqual(self.train("full", "--set=data.shuffle_window=0", *options), weights)
 
     def test_killed(self):
         for i in range(40):

@@ -19,6 +19,7 @@ EXAMPLES = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "examples" / "fields"
 CLOSE = 1e-3  # of the largest weight of a tensor; the order of float32 sums differs
 SMALL = ["--set=data.samples=330", "--set=data.test.samples=50", "--set=data.batch=15"]
 # Nothing that is measured decides, so that runs can be compared.
+WINDOW = "--set=data.shuffle_window=64"
 PINNED = ["--threads=1", "--transport=p2p-tree", "--scaling=strong",
           "--set=train.autotune=no"]
 
@@ -72,8 +73,9 @@ class Fields(unittest.TestCase):
                 self.assertGreater(found["accuracy"], least, net)
 
     def test_ranks(self):
-        """Also where a batch of 15 is split into unequal parts, and pairs between ranks."""
-        for net, *more in (("segmentation", "--set=data.cutmix=1"), ("regression",),
+        """Also where a batch of 15 is split into unequal parts, and pairs between ranks, and in
+        an order of windows."""
+        for net, *more in (("segmentation", "--set=data.cutmix=1"), ("regression", WINDOW),
                            ("multi-label", "--set=data.mixup=0.4")):
             _, alone = self.train(net, "--iterations=16", *SMALL, *more)
             for ranks in (2, 3):
@@ -97,7 +99,7 @@ class Fields(unittest.TestCase):
     def test_resume(self):
         """The iteration after which it stops is in the middle of an epoch of 22."""
         for net, *more in (("segmentation", "--set=data.cutmix=1"),
-                           ("multi-label", "--set=data.mixup=0.4", "--ranks=2")):
+                           ("multi-label", "--set=data.mixup=0.4", WINDOW, "--ranks=2")):
             _, whole = self.train(net, "--iterations=30", *SMALL, *more)
             _, first = self.train(net, "--iterations=13", *SMALL, *more)
             _, rest = self.train(net, "--iterations=30", *SMALL, *more,
