@@ -1,5 +1,5 @@
 /* dlcore data convert: writes the samples of a section as shards, tar archives with an
- * image and a class of each sample, in the order of the source.
+ * image, a class and the other fields of each sample, in the order of the source.
  *
  * The name of a shard has the numbers of its first and last sample, and a shard is
  * complete or does not exist. So a conversion that was killed goes on after the last
@@ -87,7 +87,8 @@ static const struct argp argp = {
     .doc =
         "Writes the samples of [data], in their order and before any transforms, as tar "
         "files, which the data source tar reads, as do WebDataset and others. Image files "
-        "are copied as they are, unless they are shrunk; other samples become PNG files. A "
+        "are copied as they are, unless they are shrunk; other images become PNG files, and "
+        "other fields arrays (.npy). A "
         "conversion that was stopped or killed goes on where it was.",
     .children = dlc_tool_children};
 
@@ -103,7 +104,7 @@ typedef struct conversion {
     pthread_mutex_t lock;
     int is_concurrent;
     convert_worker *worker; /* own; one per thread */
-    convert_file *file;     /* own; of a block */
+    convert_files *made;    /* own; of a block */
     dlc_tar_writer writer;
 } conversion;
 
@@ -161,12 +162,16 @@ static dlc_status settle_options(const conversion *c) {
 }
 
 static dlc_status settle_classes(const conversion *c) {
-    const dlc_data_info *info = &c->command->data.data->info;
+    const dlc_samples *samples = &c->command->data.data->samples;
+    const dlc_field *field = NULL;
     dlc_text text = {0};
-    if (!info->class_names)
+    for (int32_t f = samples->info.field_count - 1; f >= 0; f--)
+        if (dlc_samples_field(samples, f)->class_names)
+            field = dlc_samples_field(samples, f);
+    for (int32_t i = 0; field && i < field->classes; i++)
+        dlc_text_add(&text, "%s\n", field->class_names[i]);
+    if (!field)
         return DLC_OK;
-    for (int32_t i = 0; i < info->classes; i++)
-        dlc_text_add(&text, "%s\n", info->class_names[i]);
     dlc_status status = settle_file(c, "classes.txt", &text, "the names of classes");
     dlc_text_free(&text);
     return status;
@@ -214,13 +219,13 @@ static dlc_status open_folder(conversion *c) {
 
 static void make_file(void *context, int32_t i, int32_t thread) {
     conversion *c = context;
-    convert_file *file = &c->file[i];
-    *file = (convert_file){.bytes = NULL};
-    file->status = convert_sample(&c->command->data, &c->command->format, c->next + i,
+    convert_files *made = &c->made[i];
+    *made = (convert_files){.files = 0};
+    made->status = convert_sample(&c->command->data, &c->command->format, c->next + i,
                                   c->is_concurrent ? NULL : &c->lock,
-                                  &c->worker[thread], file);
-    if (file->status != DLC_OK)
-        (void)snprintf(file->detail, sizeof file->detail, "%s", dlc_detail());
+                                  &c->worker[thread], made);
+    if (made->status != DLC_OK)
+        (void)snprintf(made->detail, sizeof made->detail, "%s", dlc_detail());
 }
 
 /* Ends the shard, whose last sample is c->next - 1. */
@@ -240,30 +245,31 @@ static dlc_status begin_shard(conversion *c) {
     return dlc_tar_writer_open(&c->writer, path);
 }
 
-static dlc_status put_file(conversion *c, const convert_file *file) {
-    char name[64], label[16];
-    (void)snprintf(name, sizeof name, "%09" PRId64 ".%s", c->next, file->format);
-    DLC_TRY(dlc_tar_writer_add(&c->writer, name, file->bytes, file->count));
-    int length = snprintf(label, sizeof label, "%d", (int)file->label);
-    (void)snprintf(name, sizeof name, "%09" PRId64 ".cls", c->next);
-    return dlc_tar_writer_add(&c->writer, name, label, (uint64_t)length);
+static dlc_status put_files(conversion *c, const convert_files *made) {
+    char name[100];
+    for (int32_t i = 0; i < made->files; i++) {
+        const convert_file *file = &made->file[i];
+        (void)snprintf(name, sizeof name, "%09" PRId64 ".%s", c->next, file->ending);
+        DLC_TRY(dlc_tar_writer_add(&c->writer, name, file->bytes, file->count));
+    }
+    return DLC_OK;
 }
 
 /* A sample that cannot be read ends the conversion, or is left out (`on_error`). */
-static dlc_status note_failure(conversion *c, const convert_file *file) {
+static dlc_status note_failure(conversion *c, const convert_files *made) {
     char name[512];
     dlc_samples_name(&c->command->data.data->samples, c->next, name, sizeof name);
-    dlc_status status = dlc_fail(file->status, "%s: %s", name, file->detail);
-    if (file->status != DLC_ERR_DATA)
+    dlc_status status = dlc_fail(made->status, "%s: %s", name, made->detail);
+    if (made->status != DLC_ERR_DATA)
         return status;
     c->skipped++;
     return dlc_skips_add(&c->skips, c->next);
 }
 
-static dlc_status write_sample(conversion *c, const convert_file *file) {
+static dlc_status write_sample(conversion *c, const convert_files *made) {
     if (!c->writer.file)
         DLC_TRY(begin_shard(c));
-    DLC_TRY(file->status == DLC_OK ? put_file(c, file) : note_failure(c, file));
+    DLC_TRY(made->status == DLC_OK ? put_files(c, made) : note_failure(c, made));
     c->next++;
     return c->writer.bytes >= c->command->shard_bytes ? end_shard(c) : DLC_OK;
 }
@@ -272,8 +278,8 @@ static dlc_status write_block(conversion *c, int32_t count) {
     dlc_status status = DLC_OK;
     for (int32_t i = 0; i < count; i++) {
         if (status == DLC_OK)
-            status = write_sample(c, &c->file[i]);
-        dlc_free(c->file[i].bytes);
+            status = write_sample(c, &c->made[i]);
+        convert_files_free(&c->made[i]);
     }
     return status;
 }
@@ -300,8 +306,8 @@ static dlc_status run(conversion *c) {
     dlc_thread_pool *pool = NULL;
     dlc_data_source_feed(data, &feed);
     c->worker = dlc_alloc((size_t)threads, sizeof *c->worker);
-    c->file = dlc_alloc(BLOCK, sizeof *c->file);
-    if (!c->worker || !c->file)
+    c->made = dlc_alloc(BLOCK, sizeof *c->made);
+    if (!c->worker || !c->made)
         return DLC_ERR_NOMEM;
     DLC_TRY(dlc_skips_open(feed.max_skipped, &c->skips));
     dlc_status status = dlc_thread_pool_open(threads, &pool);
@@ -315,16 +321,55 @@ static dlc_status run(conversion *c) {
 
 /* ---- The command ----------------------------------------------------------------- */
 
-/* Samples are images with a class; those without pixels of bytes are not. */
+/* How a role is called in the settings of the source tar. */
+static const char *const option_of[] = {
+    [DLC_ROLE_IMAGE] = "image",    [DLC_ROLE_CLASS] = "label",
+    [DLC_ROLE_CLASSES] = "labels", [DLC_ROLE_VECTOR] = "vector",
+    [DLC_ROLE_MASK] = "mask",      [DLC_ROLE_TOKENS] = "tokens"};
+
+/* The names of the arrays with a role, joined by commas; returns how many there are. */
+static int add_arrays(const dlc_samples *samples, uint32_t role, dlc_text *text) {
+    int count = 0;
+    for (int32_t f = 0; f < samples->info.field_count; f++) {
+        const dlc_field *field = dlc_samples_field(samples, f);
+        if (field->role == role && convert_form_of(samples, f) == CONVERT_ARRAY)
+            dlc_text_add(text, "%s%s", count++ ? ", " : "", field->name);
+    }
+    return count;
+}
+
+/* Shards have one array of each role, but any number of vectors. */
+static dlc_status check_fields(const dlc_samples *samples, int resizes) {
+    for (int32_t f = 0; f < samples->info.field_count; f++) {
+        const dlc_field *field = dlc_samples_field(samples, f);
+        dlc_text names = {0};
+        int alike = add_arrays(samples, field->role, &names);
+        dlc_text_free(&names);
+        if (convert_form_of(samples, f) == CONVERT_NOT)
+            return dlc_fail(
+                DLC_ERR_DATA,
+                "field %s: shards hold files of images, and arrays that have "
+                "the same shape in each sample",
+                field->name);
+        if (alike > 1 && field->role != DLC_ROLE_VECTOR)
+            return dlc_fail(DLC_ERR_DATA, "field %s: shards hold one field `%s`",
+                            field->name, option_of[field->role]);
+        if (resizes && field->role == DLC_ROLE_MASK)
+            return dlc_fail(DLC_ERR_CONFIG,
+                            "--resize shrinks images alone, and not the mask %s",
+                            field->name);
+    }
+    if (samples->info.field_count < 2)
+        return dlc_fail(DLC_ERR_DATA,
+                        "the samples have nothing but %s; shards need a "
+                        "class or another field",
+                        dlc_samples_field(samples, 0)->name);
+    return DLC_OK;
+}
+
 static dlc_status check(convert_command *command) {
     dlc_setup *setup = command->data.setup;
-    const dlc_samples *samples = &command->data.data->samples;
-    int64_t channels = samples->info.shape.dims[0];
-    if (samples->label < 0)
-        return dlc_fail(DLC_ERR_DATA, "the samples have no class, which shards need");
-    if (samples->info.dtype != DLC_U8 || (channels != 1 && channels != 3))
-        return dlc_fail(DLC_ERR_DATA,
-                        "the samples are no images of bytes with 1 or 3 channels");
+    DLC_TRY(check_fields(&command->data.data->samples, command->format.resize));
     if (!setup->decoders)
         DLC_TRY(dlc_decoders_open(setup->registry, &setup->decoders));
     if (!command->format.resize)
@@ -338,6 +383,11 @@ static dlc_status check(convert_command *command) {
     return status;
 }
 
+static int is_grey(const dlc_samples *samples) {
+    return convert_form_of(samples, samples->image) == CONVERT_PICTURE &&
+           samples->info.shape.dims[0] == 1;
+}
+
 static dlc_status report(const conversion *c) {
     const convert_command *command = c->command;
     if (command->data.tool.json) {
@@ -349,9 +399,22 @@ static dlc_status report(const conversion *c) {
         dlc_json_end_object(&json);
         return dlc_tool_print_json(&json);
     }
-    printf("[%s]\nsource = tar\nshards = %s/*.tar\n",
-           command->data.test ? "data.test" : "data", command->folder);
-    return DLC_OK;
+    dlc_text text = {0};
+    dlc_text_add(&text, "[%s]\nsource = tar\nshards = %s/*.tar\n",
+                 command->data.test ? "data.test" : "data", command->folder);
+    if (is_grey(&command->data.data->samples))
+        dlc_text_add(&text, "grey = yes\n");
+    for (uint32_t role = 1; role < sizeof option_of / sizeof *option_of; role++) {
+        dlc_text names = {0};
+        if (add_arrays(&command->data.data->samples, role, &names))
+            dlc_text_add(&text, "%s = %s\n", option_of[role], dlc_text_string(&names));
+        dlc_text_free(&names);
+    }
+    dlc_status status = dlc_text_status(&text);
+    if (status == DLC_OK)
+        (void)fputs(dlc_text_string(&text), stdout);
+    dlc_text_free(&text);
+    return status;
 }
 
 static dlc_status convert(convert_command *command) {
@@ -369,7 +432,7 @@ static dlc_status convert(convert_command *command) {
     dlc_tar_writer_close(&c.writer);
     dlc_skips_close(&c.skips);
     dlc_free(c.worker);
-    dlc_free(c.file);
+    dlc_free(c.made);
     pthread_mutex_destroy(&c.lock);
     return status;
 }

@@ -1,9 +1,11 @@
-/* Makes the file of one sample. */
+/* Makes the files of one sample. */
 #include "data_convert.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "npy.h"
 
 enum { WHOLE, RESULT };
 
@@ -33,14 +35,21 @@ static int is_resized(const convert_format *format, int64_t height, int64_t widt
     return format->resize && shorter(height, width) > format->resize;
 }
 
-static dlc_status keep(const dlc_encoded *from, convert_file *file) {
-    file->bytes = dlc_alloc(from->count, 1);
+/* Makes a file of two pieces, of which the first may be empty. */
+static dlc_status fill(convert_file *file, const void *head, uint64_t head_bytes,
+                       const void *rest, uint64_t rest_bytes) {
+    file->bytes = dlc_alloc(head_bytes + rest_bytes, 1);
     if (!file->bytes)
         return DLC_ERR_NOMEM;
-    memcpy(file->bytes, from->bytes, from->count);
-    file->count = from->count;
-    file->format = from->format;
+    file->count = head_bytes + rest_bytes;
+    if (head_bytes)
+        memcpy(file->bytes, head, head_bytes);
+    memcpy(file->bytes + head_bytes, rest, rest_bytes);
     return DLC_OK;
+}
+
+static void set_ending(convert_file *file, const char *ending) {
+    (void)snprintf(file->ending, sizeof file->ending, "%s", ending);
 }
 
 /* Decodes the whole picture, no larger than resizing it needs. */
@@ -81,8 +90,11 @@ static dlc_status encode(const data_command *command, const convert_format *form
     args.size = sizeof args;
     args.pixels = pixels;
     args.quality = format->quality;
-    return dlc_decoders_encode(command->setup->decoders, lossless, &args, &file->bytes,
-                               &file->count, &file->format);
+    const char *made = "";
+    DLC_TRY(dlc_decoders_encode(command->setup->decoders, lossless, &args, &file->bytes,
+                                &file->count, &made));
+    set_ending(file, made);
+    return DLC_OK;
 }
 
 static dlc_status plan_resize(const convert_format *format, int64_t height,
@@ -117,8 +129,10 @@ static dlc_status convert_encoded(const data_command *command,
     DLC_TRY(dlc_decoders_inspect(data->decoders, value->data, value->bytes,
                                  dlc_settings_get_int(data->settings, "max_pixels"),
                                  &from));
-    if (!is_resized(format, from.info.height, from.info.width))
-        return keep(&from, file);
+    if (!is_resized(format, from.info.height, from.info.width)) {
+        set_ending(file, from.format);
+        return fill(file, NULL, 0, from.bytes, from.count);
+    }
     DLC_TRY(plan_resize(format, from.info.height, from.info.width, &plan));
     DLC_TRY(
         decode(&from, (int32_t)data->info.shape.dims[0], plan.scale, worker, &image));
@@ -147,19 +161,74 @@ static dlc_status convert_planes(const data_command *command,
     return encode(command, format, 1, planes, &made, worker, file);
 }
 
+/* ---- Fields -------------------------------------------------------------------- */
+
+/* A picture of a bounded size has its own; what else is bounded would lose it. */
+convert_form convert_form_of(const dlc_samples *samples, int32_t field) {
+    const dlc_field *of = dlc_samples_field(samples, field);
+    int64_t channels = of->shape.dims[0];
+    if (field == samples->image && of->role == DLC_ROLE_IMAGE && of->dtype == DLC_U8 &&
+        (channels == 1 || channels == 3))
+        return CONVERT_PICTURE;
+    if (of->flags ||
+        strlen(of->name) + sizeof ".npy" > sizeof((convert_file *)0)->ending)
+        return CONVERT_NOT;
+    return field == samples->label ? CONVERT_CLASS : CONVERT_ARRAY;
+}
+
+static dlc_status convert_class(int32_t label, convert_file *file) {
+    char text[16];
+    int length = snprintf(text, sizeof text, "%d", (int)label);
+    set_ending(file, "cls");
+    return fill(file, NULL, 0, text, (uint64_t)length);
+}
+
+static dlc_status convert_array(const dlc_field *field, const dlc_value *value,
+                                convert_file *file) {
+    dlc_text head = {0};
+    dlc_npy_header(&head, (dlc_dtype)field->dtype, &field->shape);
+    (void)snprintf(file->ending, sizeof file->ending, "%s.npy", field->name);
+    dlc_status status = dlc_text_status(&head);
+    if (status == DLC_OK)
+        status = fill(file, head.bytes, head.length, value->data, value->bytes);
+    dlc_text_free(&head);
+    return status;
+}
+
+static dlc_status convert_field(const data_command *command,
+                                const convert_format *format, int32_t field,
+                                convert_worker *worker, convert_file *file) {
+    const dlc_samples *samples = &command->data->samples;
+    const dlc_value *value = &worker->read.value[field];
+    switch (convert_form_of(samples, field)) {
+    case CONVERT_PICTURE:
+        return dlc_samples_are_encoded(samples)
+                   ? convert_encoded(command, format, value, worker, file)
+                   : convert_planes(command, format, value, worker, file);
+    case CONVERT_CLASS:
+        return convert_class(worker->read.label, file);
+    default:
+        return convert_array(dlc_samples_field(samples, field), value, file);
+    }
+}
+
 dlc_status convert_sample(const data_command *command, const convert_format *format,
                           int64_t index, pthread_mutex_t *lock, convert_worker *worker,
-                          convert_file *file) {
+                          convert_files *made) {
     const dlc_samples *samples = &command->data->samples;
+    uint32_t all = (UINT32_C(1) << samples->info.field_count) - 1;
     if (lock)
         pthread_mutex_lock(lock);
-    dlc_status status = dlc_samples_read(samples, index, 0, NULL, &worker->read);
+    dlc_status status = dlc_samples_read_fields(samples, index, all, NULL,
+                                                &worker->read);
     if (lock)
         pthread_mutex_unlock(lock);
-    DLC_TRY(status);
-    const dlc_value *value = &worker->read.value[samples->image];
-    file->label = worker->read.label;
-    return dlc_samples_are_encoded(samples)
-               ? convert_encoded(command, format, value, worker, file)
-               : convert_planes(command, format, value, worker, file);
+    for (int32_t f = 0; status == DLC_OK && f < samples->info.field_count; f++)
+        status = convert_field(command, format, f, worker, &made->file[made->files++]);
+    return status;
+}
+
+void convert_files_free(convert_files *files) {
+    for (int32_t i = 0; i < files->files; i++)
+        dlc_free(files->file[i].bytes);
 }

@@ -42,9 +42,10 @@ static void add_number(dlc_text *text, size_t number, int bytes) {
         dlc_text_append(text, (const char[]){(char)(number >> 8 * i & 255)}, 1);
 }
 
-void dlc_npy_header(dlc_text *text, const dlc_shape *shape) {
+void dlc_npy_header(dlc_text *text, dlc_dtype dtype, const dlc_shape *shape) {
+    const char *type = dtype == DLC_U8 ? "|u1" : dtype == DLC_I32 ? "<i4" : "<f4";
     dlc_text header = {0};
-    dlc_text_add(&header, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
+    dlc_text_add(&header, "{'descr': '%s', 'fortran_order': False, 'shape': (", type);
     for (int32_t i = 0; i < shape->rank; i++)
         dlc_text_add(&header, "%s%" PRId64 "%s", i ? ", " : "", shape->dims[i],
                      shape->rank == 1 ? "," : "");

@@ -1,5 +1,5 @@
 /* NumPy's .npy files: arrays of samples, as a data source of the core's own, and the
- * header of a file that is written. Used by `dlcore predict`. */
+ * header of a file that is written. Used by `dlcore predict` and `data convert`. */
 #ifndef DLC_TOOLS_NPY_H
 #define DLC_TOOLS_NPY_H
 
@@ -7,9 +7,9 @@
 
 #include "base/text.h"
 
-/* Appends the header of an array of little-endian float32, after which its elements
- * follow. */
-void dlc_npy_header(dlc_text *text, const dlc_shape *shape);
+/* Appends the header of an array of bytes, float32 or int32, little-endian, after which
+ * its elements follow. */
+void dlc_npy_header(dlc_text *text, dlc_dtype dtype, const dlc_shape *shape);
 
 /* Opens files as one source of unlabelled samples, in their order. Each is an array of
  * bytes or float32, N x C x H x W or C x H x W, in C order, and all have samples of one

@@ -138,7 +138,7 @@ dlc_status dlc_predict_writer_open(dlc_predict_writer *writer, const dlc_shape *
     dlc_text text = {0};
     DLC_TRY(open_part(writer));
     if (writer->format == DLC_PREDICT_NPY)
-        dlc_npy_header(&text, shape);
+        dlc_npy_header(&text, DLC_F32, shape);
     else if (writer->format == DLC_PREDICT_CSV)
         dlc_text_add(&text, "sample,label,rank,class,name,probability\n");
     else if (writer->format == DLC_PREDICT_TABLE)

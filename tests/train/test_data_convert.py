@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import tarfile
@@ -16,6 +17,7 @@ import unittest
 import test_images
 
 DLCORE, SIDE = test_images.DLCORE, test_images.SIDE
+EXAMPLES = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"]) / "examples/fields"
 NAMES = ["a b", "c.d", "Öl"]
 EACH = 12
 
@@ -88,6 +90,29 @@ class Convert(unittest.TestCase):
         self.assertEqual(self.train("shards-run"), weights)
         self.convert("again", "--shard-size=1K")
         self.assertEqual(self.samples("again"), self.samples("shards"))
+
+    def test_fields(self):
+        """Masks, vectors and several classes: the same weights from shards, from shards of shards,
+        and the same samples in these."""
+        for example, side in (("segmentation", 24), ("regression", 16), ("multi-label", 16)):
+            net = (EXAMPLES / f"{example}.ini").read_text().replace("transforms = n", f"transforms = center_crop({side}), n")
+            options = ["--set=data.samples=96", "--threads=1"]
+            (self.folder / "net.ini").write_text(net)
+            weights = self.train(f"{example}-made", "--iterations=10", *options)
+            said = self.convert(f"{example}-shards", "--shard-size=20K", options[0]).stdout
+            begin = net.index("[data]\n")
+            kept = re.findall(r"(?m)^(?:batch|transforms) = .*\n", net[begin:])[:2]
+            (self.folder / "net.ini").write_text(net[:begin] + said + "".join(kept) + net[net.index("[data.test]"):])
+            self.assertEqual(self.train(f"{example}-run", "--iterations=10", *options[1:]), weights, example)
+            self.convert(f"{example}-again", "--shard-size=20K")
+            first, again = ({path.name: path.read_bytes() for path in (self.folder / f"{example}-{name}").glob("*.tar")}
+                            for name in ("shards", "again"))
+            self.assertEqual(first, again)
+
+    def test_fields_that_shards_cannot_hold(self):
+        (self.folder / "net.ini").write_text((EXAMPLES / "segmentation.ini").read_text())
+        said = self.convert("shards", "--resize=8", code=2).stderr
+        self.assertIn("--resize shrinks images alone, and not the mask mask", said)
 
     def test_windows_and_resume(self):
         self.convert("shards")

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "../shared/fields.h"
-#include "header.h"
+#include "../shared/npy_header.h"
 #include "zip.h"
 
 const dlc_host *host;
@@ -64,7 +64,7 @@ static dlc_status find_in_folder(stored *to, array *made, int *found) {
         return status;
     to->owned = 1;
     *found = 1;
-    return header_read(&to->in, "the array", 0, to->in.bytes, made, &to->begin);
+    return npy_header_read(&to->in, "the array", 0, to->in.bytes, made, &to->begin);
 }
 
 static dlc_status find_in_archive(dlc_source *source, stored *to, array *made,
@@ -81,9 +81,9 @@ static dlc_status find_in_archive(dlc_source *source, stored *to, array *made,
     } else {
         begin = member.begin;
     }
-    return status == DLC_OK
-               ? header_read(&to->in, to->path, begin, member.bytes, made, &to->begin)
-               : status;
+    return status == DLC_OK ? npy_header_read(&to->in, to->path, begin, member.bytes,
+                                              made, &to->begin)
+                            : status;
 }
 
 static dlc_status npy_find(dlc_source *source, int32_t field, const char *name,

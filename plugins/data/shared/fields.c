@@ -162,7 +162,7 @@ static dlc_status read_field(const fields *of, int32_t f, dlc_sample *sample) {
     const dlc_field *field = &of->field[f];
     size_t bytes = (size_t)dlc_shape_count(&field->shape) *
                    dlc_dtype_bytes((dlc_dtype)field->dtype);
-    void *to = sample->memory(sample, f, bytes);
+    void *to = sample->memory(sample, of->first + f, bytes);
     if (!to)
         return DLC_ERR_NOMEM;
     if (is_same(of, f))
@@ -184,7 +184,7 @@ static dlc_status read_field(const fields *of, int32_t f, dlc_sample *sample) {
 dlc_status fields_read(const fields *of, dlc_sample *sample) {
     dlc_status status = DLC_OK;
     for (int32_t f = 0; status == DLC_OK && f < of->count; f++)
-        if (sample->wanted >> f & 1)
+        if (sample->wanted >> (of->first + f) & 1)
             status = read_field(of, f, sample);
     return status;
 }
@@ -267,15 +267,18 @@ static dlc_status add_field(fields *of, const use *as, const char *name, size_t 
                             int32_t turn, int is_set) {
     int32_t f = of->count;
     int found = 0;
-    if (f == DLC_FIELDS_MAX)
+    if (of->first + f == DLC_FIELDS_MAX)
         return host->fail(DLC_ERR_CONFIG, "there are more than %d fields",
                           DLC_FIELDS_MAX);
     of->name[f] = host->alloc(length + 1);
     if (!of->name[f])
         return DLC_ERR_NOMEM;
     memcpy(of->name[f], name, length);
-    (void)snprintf(of->title[f], sizeof of->title[f], turn ? "%s_%d" : "%s", as->option,
-                   (int)turn + 1);
+    if (of->keeps_names)
+        (void)snprintf(of->title[f], sizeof of->title[f], "%s", of->name[f]);
+    else
+        (void)snprintf(of->title[f], sizeof of->title[f], turn ? "%s_%d" : "%s",
+                       as->option, (int)turn + 1);
     dlc_status status = of->reader->find(of->source, f, of->name[f], &of->of[f],
                                          &found);
     if (status == DLC_OK && !found && is_set)
@@ -339,10 +342,17 @@ static dlc_status add_fields(fields *of, const use *as, const dlc_settings *sett
     return status;
 }
 
+int fields_are_asked(const dlc_settings *settings) {
+    for (size_t i = 0; i < USES; i++)
+        if (host->is_set(settings, uses[i].option))
+            return 1;
+    return 0;
+}
+
 dlc_status fields_open(const dlc_data_args *args, fields *made) {
     const dlc_settings *settings = args->settings;
     made->is_channels_last = strcmp(host->get_string(settings, "layout"), "hwc") == 0;
-    dlc_status status = classes_know(args, &made->known);
+    dlc_status status = made->known.count ? DLC_OK : classes_know(args, &made->known);
     for (size_t i = 0; status == DLC_OK && i < USES; i++)
         status = add_fields(made, &uses[i], settings);
     if (status == DLC_OK && made->count == 0)

@@ -12,6 +12,11 @@ extern const dlc_host *host; /* set by the plugin's load */
 /* Rows of the option table. The defaults are names that need not exist, and are left
  * out where another option has the same name. */
 #define ARRAY_OPTIONS(image_name, label_name, what) \
+    ARRAY_FIELD_OPTIONS(image_name, label_name, what), \
+        DLC_STRING("classes", NULL, \
+                   "names of the classes in the order of their labels, joined by " \
+                   "commas; default: those of the training data")
+#define ARRAY_FIELD_OPTIONS(image_name, label_name, what) \
     DLC_STRING("image", image_name, what " of the images; uint8, or float"), \
         DLC_STRING("label", label_name, what " of the classes, a number from 0 each"), \
         DLC_STRING("labels", NULL, \
@@ -23,10 +28,7 @@ extern const dlc_host *host; /* set by the plugin's load */
         DLC_STRING("mask", NULL, what " with the class of each pixel"), \
         DLC_STRING("tokens", NULL, what " with the numbers of words"), \
         DLC_CHOICE("layout", "chw", "chw|hwc", \
-                   "the order of an image's dimensions: channels first, or last"), \
-        DLC_STRING("classes", NULL, \
-                   "names of the classes in the order of their labels, joined by " \
-                   "commas; default: those of the training data")
+                   "the order of an image's dimensions: channels first, or last")
 
 /* How a source finds and reads its arrays. */
 typedef struct array_reader {
@@ -44,18 +46,22 @@ typedef struct fields {
     const array_reader *reader;
     dlc_source *source;
     const char *path; /* of the file, for messages; the source's */
+    int32_t first;    /* how many fields of a sample are before these */
+    int keeps_names;  /* fields are called like their arrays, and not like the option */
     dlc_field field[DLC_FIELDS_MAX];
     array of[DLC_FIELDS_MAX];
     char *name[DLC_FIELDS_MAX];     /* owned; of the arrays */
-    char title[DLC_FIELDS_MAX][16]; /* of the fields */
+    char title[DLC_FIELDS_MAX][64]; /* of the fields */
     int32_t count;
     int64_t samples;
     int is_channels_last;
     classes known;
 } fields;
 
+/* Does an option ask for an array? */
+int fields_are_asked(const dlc_settings *settings);
 /* Makes the fields that the options ask for. Classes that have no names are counted, by
- * reading all labels. The source must be able to read. */
+ * reading all labels. The source must be able to read. `known` may be set before. */
 dlc_status fields_open(const dlc_data_args *args, fields *made);
 void fields_close(fields *of);
 

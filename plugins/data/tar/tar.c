@@ -1,6 +1,7 @@
 /* The data source "tar": shards as WebDataset writes them. Files that follow each other
  * and have the same name up to its first dot are one sample: KEY.jpg is its image,
- * KEY.cls the number of its class, as text; others are left out.
+ * KEY.cls the number of its class, as text; KEY.NAME.npy is an array that an option
+ * makes a field (arrays.h). Others are left out.
  *
  * open goes through the headers of all shards and remembers where each image is;
  * nothing else is kept in memory, and nothing is unpacked. */
@@ -16,14 +17,15 @@
 #include <string.h>
 
 #include "../shared/classes.h"
-#include "archive.h"
+#include "arrays.h"
 
 #define LABEL_MOST 100000000
 #define LABEL_TEXT 16
 
 const dlc_host *host;
 
-enum { IMAGE, LABEL, FIELDS };
+/* What a sample has beside arrays. */
+enum { IMAGE, LABEL, KINDS };
 
 /* Where the image of a sample is. */
 typedef struct entry {
@@ -41,9 +43,13 @@ struct dlc_source {
     data_file *shard; /* owned; one for each path */
     int32_t shards;
     growing entries, names;
-    classes known;
     int32_t labels;
-    dlc_field field[FIELDS];
+    int wants_arrays, reads_label; /* options ask for arrays; labels are .cls files */
+    int has[KINDS];    /* all samples have one, or none; -1: not known yet */
+    int32_t at[KINDS]; /* the number of the field; -1: there is none */
+    dlc_field field[DLC_FIELDS_MAX];
+    int32_t fields;
+    arrays arrays;
     int64_t readahead; /* bytes that are asked for at once; 0: those of the sample */
     _Atomic int64_t ahead[AHEAD];
 };
@@ -69,7 +75,7 @@ static void tar_close(dlc_source *source) {
     host->free(source->shard);
     growing_free(&source->entries);
     growing_free(&source->names);
-    classes_free(&source->known);
+    arrays_free(&source->arrays);
     if (source->has_found)
         globfree(&source->found);
     host->free(source);
@@ -83,7 +89,7 @@ typedef struct collecting {
     const char *endings;
     growing key; /* ends with a zero byte; empty: there is none */
     entry sample;
-    int has_image, has_label;
+    int has[KINDS], has_array;
 } collecting;
 
 static dlc_status fail_sample(const collecting *c, const char *what) {
@@ -91,18 +97,33 @@ static dlc_status fail_sample(const collecting *c, const char *what) {
                       c->source->shard[c->sample.shard].path, c->key.bytes, what);
 }
 
+/* What one sample has, all have. Without arrays, all have an image and a class. */
+static dlc_status check_sample(const collecting *c) {
+    static const char *const lacks[KINDS] = {
+        "a sample with a class (.cls), but without an image",
+        "a sample without a class: there is no .cls beside its image"};
+    static const char *const adds[KINDS] = {
+        "it has an image, which the samples before it do not have",
+        "it has a class (.cls), which the samples before it do not have"};
+    for (int i = 0; i < KINDS; i++) {
+        if (c->source->has[i] < 0)
+            c->source->has[i] = c->has[i];
+        if (c->source->has[i] != c->has[i])
+            return fail_sample(c, c->has[i] ? adds[i] : lacks[i]);
+    }
+    return DLC_OK;
+}
+
 /* Keeps the sample whose files have all been seen. */
 static dlc_status end_sample(collecting *c) {
     dlc_source *source = c->source;
-    if (!c->key.used || (!c->has_image && !c->has_label))
+    if (!c->key.used || (!c->has[IMAGE] && !c->has[LABEL] && !c->has_array))
         return DLC_OK;
-    if (!c->has_image)
-        return fail_sample(c, "a sample with a class (.cls), but without an image");
-    if (!c->has_label)
-        return fail_sample(
-            c, "a sample without a class: there is no .cls beside its image");
+    dlc_status status = check_sample(c);
+    if (status != DLC_OK)
+        return status;
     c->sample.name = source->names.used;
-    dlc_status status = growing_add(&source->names, c->key.bytes, c->key.used);
+    status = growing_add(&source->names, c->key.bytes, c->key.used);
     if (status == DLC_OK)
         status = growing_add(&source->entries, &c->sample, sizeof c->sample);
     if (c->sample.label >= source->labels)
@@ -113,7 +134,7 @@ static dlc_status end_sample(collecting *c) {
 static dlc_status begin_sample(collecting *c, const char *name, size_t key) {
     int32_t shard = c->sample.shard;
     c->sample = (entry){.shard = shard};
-    c->has_image = c->has_label = 0;
+    c->has[IMAGE] = c->has[LABEL] = c->has_array = 0;
     c->key.used = 0;
     dlc_status status = growing_add(&c->key, name, key);
     return status == DLC_OK ? growing_add(&c->key, "", 1) : status;
@@ -138,7 +159,32 @@ static dlc_status read_label(collecting *c, const member *file) {
     if (digits == 0 || *at || label > LABEL_MOST)
         return fail_sample(c, "its .cls is not the number of a class");
     c->sample.label = (int32_t)label;
-    c->has_label = 1;
+    c->has[LABEL] = 1;
+    return DLC_OK;
+}
+
+/* Adds the array KEY.NAME.npy, whose ending is ".NAME.npy", to the sample. */
+static dlc_status add_array(collecting *c, const member *file, const char *ending) {
+    dlc_source *source = c->source;
+    c->has_array = 1;
+    return arrays_add(&source->arrays, ending + 1, strlen(ending) - sizeof ARRAY_ENDING,
+                      file, c->sample.shard, count_of(source));
+}
+
+/* Takes a file of the sample, whose name goes on with `ending` after the key. */
+static dlc_status take_file(collecting *c, const member *file, const char *ending) {
+    if (strcmp(ending, ".cls") == 0 && c->source->reads_label)
+        return c->has[LABEL] ? fail_sample(c, "it has two classes")
+                             : read_label(c, file);
+    if (c->source->wants_arrays && is_array(ending))
+        return add_array(c, file, ending);
+    if (!name_ends_as(ending, c->endings))
+        return DLC_OK;
+    if (c->has[IMAGE])
+        return fail_sample(c, "it has two images");
+    c->sample.begin = file->begin;
+    c->sample.bytes = file->bytes;
+    c->has[IMAGE] = 1;
     return DLC_OK;
 }
 
@@ -157,19 +203,7 @@ static dlc_status add_file(void *context, const member *file) {
         if (status == DLC_OK)
             status = begin_sample(c, file->name, key);
     }
-    if (status != DLC_OK)
-        return status;
-    if (strcmp(dot, ".cls") == 0)
-        return c->has_label ? fail_sample(c, "it has two classes")
-                            : read_label(c, file);
-    if (!name_ends_as(base, c->endings))
-        return DLC_OK;
-    if (c->has_image)
-        return fail_sample(c, "it has two images");
-    c->sample.begin = file->begin;
-    c->sample.bytes = file->bytes;
-    c->has_image = 1;
-    return DLC_OK;
+    return status == DLC_OK ? take_file(c, file, dot) : status;
 }
 
 static dlc_status read_shard(dlc_source *source, int32_t shard, const char *endings) {
@@ -192,13 +226,13 @@ static dlc_status read_classes(dlc_source *source) {
     ssize_t length;
     dlc_status status = DLC_OK;
     int folder = slash ? (int)(slash + 1 - shard) : 0;
-    if (source->known.count ||
+    if (source->arrays.all.known.count ||
         snprintf(path, sizeof path, "%.*sclasses.txt", folder, shard) >= PATH_MAX)
         return DLC_OK;
     FILE *file = fopen(path, "re");
     while (file && status == DLC_OK && (length = getline(&line, &room, file)) > 0) {
         length -= line[length - 1] == '\n';
-        status = classes_add(&source->known, line, (size_t)length);
+        status = classes_add(&source->arrays.all.known, line, (size_t)length);
     }
     free(line);
     if (file)
@@ -233,32 +267,64 @@ static dlc_status open_shards(dlc_source *source, const char *endings) {
     return status;
 }
 
+/* What the settings say of the files of a sample. */
+static void choose_files(const dlc_settings *settings, dlc_source *source,
+                         const char **endings) {
+    source->wants_arrays = fields_are_asked(settings);
+    source->reads_label = !host->is_set(settings, "label");
+    *endings = host->is_set(settings, "image") ? ""
+                                               : host->get_string(settings, "endings");
+    for (int i = 0; i < KINDS; i++)
+        source->has[i] = source->wants_arrays ? -1 : 1;
+}
+
+/* Makes the fields: the image and the class of files, then those of arrays. */
+static dlc_status make_fields(const dlc_data_args *args, const char *pattern,
+                              dlc_source *source) {
+    dlc_field made[KINDS];
+    fields *all = &source->arrays.all;
+    dlc_status status = classes_check(&all->known, source->labels, pattern);
+    fields_make(host->get_bool(args->settings, "grey"), &all->known, source->labels,
+                made);
+    for (int i = 0; i < KINDS; i++) {
+        source->at[i] = source->has[i] > 0 ? source->fields : -1;
+        if (source->has[i] > 0)
+            source->field[source->fields++] = made[i];
+    }
+    all->first = source->fields;
+    if (status == DLC_OK && source->wants_arrays)
+        status = arrays_open(&source->arrays, args, source->shard, count_of(source));
+    for (int32_t f = 0; f < all->count; f++)
+        source->field[source->fields++] = all->field[f];
+    return status;
+}
+
 static dlc_status tar_open(const dlc_data_args *args, dlc_source **source) {
     const dlc_settings *settings = args->settings;
-    const char *pattern = host->get_string(settings, "shards");
+    const char *pattern = host->get_string(settings, "shards"), *endings = "";
     dlc_source *made = host->alloc(sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
-    dlc_status status = classes_know(args, &made->known);
+    made->arrays.all.path = pattern;
+    choose_files(settings, made, &endings);
+    dlc_status status = classes_know(args, &made->arrays.all.known);
     if (status == DLC_OK)
         status = find_shards(made, pattern);
     if (status == DLC_OK)
         status = read_classes(made);
     if (status == DLC_OK)
-        status = open_shards(made, host->get_string(settings, "endings"));
+        status = open_shards(made, endings);
     if (status == DLC_OK && count_of(made) == 0)
         status = host->fail(DLC_ERR_DATA,
                             "%s: no samples; one has an image KEY.jpg and a class "
                             "KEY.cls",
                             pattern);
     if (status == DLC_OK)
-        status = classes_check(&made->known, made->labels, pattern);
+        status = make_fields(args, pattern, made);
     if (status != DLC_OK) {
         tar_close(made);
         return status;
     }
-    fields_make(host->get_bool(settings, "grey"), &made->known, made->labels,
-                made->field);
     made->readahead = host->get_int(settings, "readahead");
     *source = made;
     return DLC_OK;
@@ -267,7 +333,7 @@ static dlc_status tar_open(const dlc_data_args *args, dlc_source **source) {
 static dlc_status tar_describe(dlc_source *source, dlc_data_info *info) {
     info->samples = count_of(source);
     info->fields = source->field;
-    info->field_count = FIELDS;
+    info->field_count = source->fields;
     return DLC_OK;
 }
 
@@ -291,16 +357,23 @@ static void read_ahead(dlc_source *source, const entry *at) {
                             source->readahead, POSIX_FADV_WILLNEED);
 }
 
-static dlc_status tar_read_sample(dlc_source *source, dlc_sample *sample) {
-    const entry *at = entry_at(source, sample->index);
-    label_give(sample, LABEL, &at->label);
-    if (!(sample->wanted & 1u << IMAGE))
+static dlc_status read_image(dlc_source *source, const entry *at, dlc_sample *sample) {
+    int32_t f = source->at[IMAGE];
+    if (f < 0 || !(sample->wanted >> f & 1))
         return DLC_OK;
-    void *to = sample->memory(sample, IMAGE, (uint64_t)at->bytes);
+    void *to = sample->memory(sample, f, (uint64_t)at->bytes);
     if (!to)
         return DLC_ERR_NOMEM;
     read_ahead(source, at);
     return file_read(&source->shard[at->shard], at->begin, to, (size_t)at->bytes);
+}
+
+static dlc_status tar_read_sample(dlc_source *source, dlc_sample *sample) {
+    const entry *at = entry_at(source, sample->index);
+    if (source->at[LABEL] >= 0)
+        label_give(sample, source->at[LABEL], &at->label);
+    dlc_status status = read_image(source, at, sample);
+    return status == DLC_OK ? fields_read(&source->arrays.all, sample) : status;
 }
 
 /* ---- Descriptor -------------------------------------------------------------- */
@@ -312,6 +385,7 @@ static const dlc_option options[] = {
         "names of the classes in the order of their labels, joined by commas; "
         "default: those of the training data, or of classes.txt beside the shards"),
     OPTION_ENDINGS(""),
+    ARRAY_FIELD_OPTIONS(NULL, NULL, "NAME of the files KEY.NAME.npy"),
     DLC_BYTES(
         "readahead", "0", 0, 1 << 30,
         "with shuffle_window, on disks that seek slowly: the part of a shard that "

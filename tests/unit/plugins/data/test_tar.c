@@ -32,9 +32,9 @@ static void seal(unsigned char *header) {
 }
 
 /* Adds an entry; returns its header. */
-static unsigned char *add(const char *name, char type, const char *contents) {
+static unsigned char *add_bytes(const char *name, char type, const void *contents,
+                                size_t count) {
     unsigned char *header = bytes + used;
-    size_t count = strlen(contents);
     ck_assert_uint_lt(used + 4 * BLOCK + count, ROOM);
     memset(header, 0, BLOCK);
     memcpy(header, name, strlen(name));
@@ -47,6 +47,23 @@ static unsigned char *add(const char *name, char type, const char *contents) {
     memcpy(bytes + used, contents, count);
     used += (count + BLOCK - 1) / BLOCK * BLOCK;
     return header;
+}
+
+static unsigned char *add(const char *name, char type, const char *contents) {
+    return add_bytes(name, type, contents, strlen(contents));
+}
+
+/* An array of NumPy's format: three numbers, or others of the given type and shape. */
+static void add_array(const char *name, const char *type, const char *shape,
+                      const void *numbers, size_t count) {
+    char text[256] = "\x93NUMPY\x01";
+    int length = snprintf(text + 10, sizeof text - 10,
+                          "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n",
+                          type, shape);
+    ck_assert_int_lt(length, 128);
+    text[8] = (char)length;
+    memcpy(text + 10 + length, numbers, count);
+    add_bytes(name, '0', text, 10 + (size_t)length + count);
 }
 
 /* Two samples, with everything that may stand around them. */
@@ -308,9 +325,111 @@ START_TEST(mutations) {
 }
 END_TEST
 
+static const float near[3] = {1, 2, 3}, far[3] = {-1, 0.5F, 8};
+
+/* Two samples of an image and two arrays, in any order, of which one is a field. */
+static void add_arrays(void) {
+    add("a.jpg", '0', "first");
+    add_array("a.place.npy", "<f4", "(3,)", near, sizeof near);
+    add_array("a.other.npy", "|u1", "(2,)", "xy", 2);
+    add_array("b.place.npy", "<f4", "(3,)", far, sizeof far);
+    add_array("b.other.npy", "|u1", "(2,)", "zz", 2);
+    add("b.jpg", '0', "second");
+}
+
+START_TEST(arrays) {
+    dlc_samples all;
+    dlc_read_sample read = {0};
+    add_arrays();
+    opened o = open_with(finish(), "vector=place");
+    ck_assert_int_eq(o.info.samples, 2);
+    ck_assert_int_eq(o.info.field_count, 2);
+    ck_assert_str_eq(o.info.fields[0].name, "image");
+    ck_assert_str_eq(o.info.fields[1].name, "place");
+    ck_assert_int_eq(o.info.fields[1].role, DLC_ROLE_VECTOR);
+    ck_assert_int_eq(dlc_samples_describe(o.ops, o.source, &all), DLC_OK);
+    ck_assert_int_eq(dlc_samples_read_fields(&all, 1, 3, NULL, &read), DLC_OK);
+    ck_assert_uint_eq(read.value[0].bytes, 6);
+    ck_assert_mem_eq(read.value[0].data, "second", 6);
+    ck_assert_mem_eq(read.value[1].data, far, sizeof far);
+    ck_assert_int_eq(dlc_samples_read_fields(&all, 0, 2, NULL, &read), DLC_OK);
+    ck_assert_mem_eq(read.value[1].data, near, sizeof near);
+    dlc_read_sample_free(&read);
+    source_close(&o);
+}
+END_TEST
+
+/* Arrays alone, one of them the image; classes are arrays, too, or files. */
+START_TEST(arrays_alone) {
+    static const int32_t label[2] = {4, 1};
+    for (int i = 0; i < 2; i++) {
+        const char *const name[2][3] = {{"a.x.npy", "a.y.npy", "a.cls"},
+                                        {"b.x.npy", "b.y.npy", "b.cls"}};
+        add_array(name[i][0], "<f4", "(1, 1, 3)", i ? far : near, sizeof far);
+        add_array(name[i][1], "<i4", "(1,)", &label[i], sizeof *label);
+        add(name[i][2], '0', "2");
+    }
+    const char *sets[] = {finish(), "image=x", "label=y", NULL};
+    opened o;
+    ck_assert_msg(source_open("tar", 0, sets, &o) == DLC_OK, "%s", dlc_detail());
+    ck_assert_int_eq(o.info.field_count, 2);
+    ck_assert_int_eq(o.info.fields[0].role, DLC_ROLE_IMAGE);
+    ck_assert_int_eq(o.info.fields[1].role, DLC_ROLE_CLASS);
+    ck_assert_int_eq(o.info.fields[1].classes, 5);
+    source_close(&o);
+    sets[2] = NULL;
+    ck_assert_msg(source_open("tar", 0, sets, &o) == DLC_OK, "%s", dlc_detail());
+    ck_assert_str_eq(o.info.fields[0].name, "label");
+    ck_assert_int_eq(o.info.fields[0].classes, 3);
+    ck_assert_str_eq(o.info.fields[1].name, "x");
+    source_close(&o);
+}
+END_TEST
+
+static void refused_arrays(const char *detail) {
+    source_refused("tar", (const char *[]){finish(), "vector=place", NULL},
+                   DLC_ERR_DATA, detail);
+    used = 0;
+}
+
+START_TEST(arrays_that_do_not_fit) {
+    add_arrays();
+    add("c.jpg", '0', "third");
+    refused_arrays("sample 2 has no file, or two files, KEY.place.npy");
+    add_arrays();
+    add_array("c.place.npy", "<f4", "(3,)", near, sizeof near);
+    refused_arrays("c: a sample with a class (.cls), but without an image");
+    add_array("0.place.npy", "<f4", "(3,)", near, sizeof near);
+    add_arrays();
+    refused_arrays("a: it has an image, which the samples before it do not have");
+    add("a.place.npy", '0', "no array at all");
+    refused_arrays("place: not an array in NumPy's format");
+    add_array("a.place.npy", "<f4", "(1, 1, 1, 1, 1, 1, 1, 3)", near, sizeof near);
+    add_array("a.plac.npy", "<f4", "(3,)", near, sizeof near);
+    refused_arrays("place");
+    add_array("a.plac.npy", "<f4", "(3,)", near, sizeof near);
+    refused_arrays("there is no array place");
+    add_arrays();
+    add("c.jpg", '0', "third");
+    add_array("c.place.npy", "<f4", "(2,)", near, 8);
+    opened o = open_with(finish(), "vector=place");
+    dlc_samples all;
+    dlc_read_sample read = {0};
+    ck_assert_int_eq(dlc_samples_describe(o.ops, o.source, &all), DLC_OK);
+    ck_assert_int_eq(dlc_samples_read_fields(&all, 2, 2, NULL, &read), DLC_ERR_DATA);
+    ck_contains(dlc_detail(), "place of sample 2 has another shape or type");
+    dlc_read_sample_free(&read);
+    source_close(&o);
+}
+END_TEST
+
 START_TEST(without_memory) {
     add_some();
     source_starved("tar", (const char *[]){finish(), "classes=a,b,c,d", NULL});
+    used = 0;
+    add_arrays();
+    source_starved("tar",
+                   (const char *[]){finish(), "vector=place", "labels=other", NULL});
 }
 END_TEST
 
@@ -327,6 +446,9 @@ int main(void) {
     tcase_add_test(tcase, samples_that_lack_something);
     tcase_add_test(tcase, damage);
     tcase_add_test(tcase, mutations);
+    tcase_add_test(tcase, arrays);
+    tcase_add_test(tcase, arrays_alone);
+    tcase_add_test(tcase, arrays_that_do_not_fit);
     tcase_add_test(tcase, without_memory);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -4,7 +4,7 @@
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), }
  *
  * Only what NumPy writes is accepted. */
-#include "header.h"
+#include "npy_header.h"
 
 #include <string.h>
 
@@ -153,8 +153,8 @@ static dlc_status find_text(const data_file *in, const char *name, int64_t begin
     return DLC_OK;
 }
 
-dlc_status header_read(const data_file *in, const char *name, int64_t begin,
-                       int64_t bytes, array *made, int64_t *data) {
+dlc_status npy_header_read(const data_file *in, const char *name, int64_t begin,
+                           int64_t bytes, array *made, int64_t *data) {
     array of = {0};
     int64_t at = 0;
     size_t length = 0;
