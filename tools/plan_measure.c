@@ -121,9 +121,11 @@ static dlc_status read_times(const dlc_session *session, const dlc_time_measured
 static dlc_status measure_layers(dlc_session *session, double pass, int passes,
                                  plan_measured *measured) {
     dlc_time_measured times = {0};
+    const dlc_arenas *arenas = dlc_net_arenas(session->net);
     double memory = 0;
     DLC_TRY(dlc_comm_benchmark_memory(session->connection.comm, session->device_ops,
-                                      session->device, &memory));
+                                      session->device, arenas->gradients, arenas->count,
+                                      &memory));
     if (passes == 0)
         passes = as_many_as(MEASURE_SECONDS, pass, MIN_PASSES, MAX_PASSES);
     dlc_status status = dlc_time_measure(session, passes, &times);

@@ -94,18 +94,13 @@ static dlc_status measure_in_place(dlc_comm *comm, const dlc_device_ops *ops,
 }
 
 dlc_status dlc_comm_benchmark_memory(dlc_comm *comm, const dlc_device_ops *ops,
-                                     dlc_device *device, double *bandwidth) {
-    const size_t bytes = DLC_COMM_BENCHMARK_BYTES, half = bytes / 2 / sizeof(float);
-    dlc_memory memory = {.size = sizeof memory};
+                                     dlc_device *device, float *buffer, size_t count,
+                                     double *bandwidth) {
+    size_t half = at_most(count, DLC_COMM_BENCHMARK_BYTES / sizeof(float)) / 2;
     double seconds = 0;
-
-    DLC_TRY(ops->alloc(device, bytes, 0, &memory));
-    float *from = memory.base, *to = from + half;
-    dlc_status status = time_add(ops, device, half, from, to, &seconds);
-    ops->free(device, &memory);
-    DLC_TRY(status);
+    DLC_TRY(time_add(ops, device, half, buffer, buffer + half, &seconds));
     DLC_TRY(dlc_comm_max_seconds(comm, &seconds));
-    *bandwidth = 1.5 * (double)bytes /
+    *bandwidth = 3 * (double)(half * sizeof(float)) /
                  fmax(seconds, 1e-9); /* reads both halves, writes one */
     return DLC_OK;
 }

@@ -19,13 +19,14 @@ dlc_status dlc_comm_benchmark(dlc_comm *comm, const dlc_device_ops *ops,
                               dlc_device *device, float *zeros, size_t count,
                               dlc_comm_cost *cost);
 
-/* What dlc_comm_benchmark_memory allocates, more than caches hold. */
+/* What dlc_comm_benchmark_memory can use, more than caches hold. */
 #define DLC_COMM_BENCHMARK_BYTES ((size_t)64 << 20)
 
-/* Collective: the bytes per second that the slowest rank's device moves in memory, not
- * in its caches. */
+/* Collective: the bytes per second that the slowest rank's device moves in a buffer of
+ * `count` elements, 2 or more. Adds one half to the other. */
 dlc_status dlc_comm_benchmark_memory(dlc_comm *comm, const dlc_device_ops *ops,
-                                     dlc_device *device, double *bandwidth);
+                                     dlc_device *device, float *buffer, size_t count,
+                                     double *bandwidth);
 
 /* Collective: replaces every rank's number by the largest. */
 dlc_status dlc_comm_max_seconds(dlc_comm *comm, double *seconds);

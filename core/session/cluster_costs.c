@@ -4,18 +4,30 @@
 #include "session/exchange_schedule.h"
 #include "session/session.h"
 
-enum { ZEROS = 1 << 20 };
+enum { LEAST_BYTES = 1 << 20, ZEROS = 1 << 20 };
 
-static dlc_status benchmark_comm(const dlc_session *session, dlc_comm_cost *cost) {
-    size_t bytes = ZEROS * sizeof(float);
+size_t dlc_cluster_costs_bytes(const dlc_session *session) {
+    double bytes = session->setup->train_bytes / session->ranks;
+    if (!(bytes > 0) || bytes > DLC_COMM_BENCHMARK_BYTES)
+        return DLC_COMM_BENCHMARK_BYTES;
+    return bytes > LEAST_BYTES ? (size_t)bytes : LEAST_BYTES;
+}
+
+static dlc_status benchmark(const dlc_session *session, dlc_cluster_costs *measured) {
+    const dlc_device_ops *ops = session->device_ops;
+    size_t bytes = dlc_cluster_costs_bytes(session), count = bytes / sizeof(float);
     dlc_memory zeros = {.size = sizeof zeros};
-    DLC_TRY(session->device_ops->alloc(session->device, bytes, 0, &zeros));
-    dlc_status status = session->device_ops->fill(session->device, NULL, zeros.base, 0,
-                                                  bytes);
+    DLC_TRY(ops->alloc(session->device, bytes, 0, &zeros));
+    dlc_status status = ops->fill(session->device, NULL, zeros.base, 0, bytes);
     if (status == DLC_OK)
-        status = dlc_comm_benchmark(session->connection.comm, session->device_ops,
-                                    session->device, zeros.base, ZEROS, cost);
-    session->device_ops->free(session->device, &zeros);
+        status = dlc_comm_benchmark(session->connection.comm, ops, session->device,
+                                    zeros.base, count < ZEROS ? count : ZEROS,
+                                    &measured->comm);
+    if (status == DLC_OK)
+        status = dlc_comm_benchmark_memory(session->connection.comm, ops,
+                                           session->device, zeros.base, count,
+                                           &measured->memory);
+    ops->free(session->device, &zeros);
     return status;
 }
 
@@ -42,9 +54,7 @@ static void describe_cluster(const dlc_session *session, dlc_cluster_costs *meas
 dlc_status dlc_cluster_costs_measure(const dlc_session *session,
                                      dlc_cluster_costs *measured) {
     dlc_cluster_costs made = {.cluster = {.nodes = 0}};
-    DLC_TRY(benchmark_comm(session, &made.comm));
-    DLC_TRY(dlc_comm_benchmark_memory(session->connection.comm, session->device_ops,
-                                      session->device, &made.memory));
+    DLC_TRY(benchmark(session, &made));
     describe_cluster(session, &made);
     *measured = made;
     return DLC_OK;

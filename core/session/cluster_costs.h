@@ -16,6 +16,10 @@ typedef struct dlc_cluster_costs {
     double memory; /* bytes that a device moves per second */
 } dlc_cluster_costs;
 
+/* The memory that it takes to measure: as much as a rank's part of the net has, whose
+ * speed is what matters; within limits. */
+size_t dlc_cluster_costs_bytes(const struct dlc_session *session);
+
 /* Collective, once the ranks are connected: all get the same numbers, those of the
  * slowest rank. */
 dlc_status dlc_cluster_costs_measure(const struct dlc_session *session,

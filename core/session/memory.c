@@ -7,8 +7,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/comm_benchmark.h"
 #include "data/upload.h"
+#include "session/cluster_costs.h"
 #include "session/feeds.h"
 #include "session/model.h"
 #include "session/scratch.h"
@@ -61,7 +61,7 @@ static uint64_t peak_of(const dlc_session *session, const dlc_session_memory *me
     uint64_t sum = memory->weights + memory->gradients + memory->solver +
                    memory->activations + memory->uploads;
     uint64_t before = session->ranks > 1 && dlc_session_measures(session)
-                          ? DLC_COMM_BENCHMARK_BYTES
+                          ? dlc_cluster_costs_bytes(session)
                           : 0;
     if (session->setup->device->caps & DLC_DEVICE_HOST) {
         sum += memory->feeds + memory->checkpoint + memory->process;

@@ -78,6 +78,8 @@ typedef struct dlc_setup {
                           says, until throughput is measured */
     uint64_t seed;
     uint64_t resident_bytes; /* of this process, once the setup was complete */
+    double train_bytes; /* of the trained parameters, and of what the layers output for
+                           the batch of [data]; 0: not known */
 } dlc_setup;
 
 /* The core's own keys of the reserved sections. */

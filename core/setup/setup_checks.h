@@ -16,7 +16,7 @@ dlc_status dlc_setup_check_data(dlc_setup *setup, unsigned phases,
 
 /* Infers the shapes of all layers of these phases, and compares the number of scores
  * with the number of classes. */
-dlc_status dlc_setup_check_layers(const dlc_setup *setup, unsigned phases,
+dlc_status dlc_setup_check_layers(dlc_setup *setup, unsigned phases,
                                   dlc_problems *problems);
 
 /* Makes the solver, and checks it and the consistency model with their settings, and

@@ -9,7 +9,7 @@
 
 /* The phase of the net that is being checked. */
 typedef struct checked_phase {
-    const dlc_setup *setup;
+    dlc_setup *setup;
     dlc_problems *problems;
     const dlc_data_setup *data; /* that the phase reads */
     const char *section;        /* name of its section */
@@ -248,6 +248,18 @@ static void check_trained(checked_phase *at, const dlc_net *net) {
                                 : "the net has no parameters to train");
 }
 
+static dlc_status add_up_bytes(const dlc_net *net, double *bytes) {
+    double count = 0;
+    for (int32_t i = 0; i < dlc_net_rows(net); i++) {
+        dlc_net_row row;
+        DLC_TRY(dlc_net_row_at(net, i, &row));
+        count += (double)dlc_shape_count(&row.output);
+        count += row.frozen ? 0 : (double)row.parameters;
+    }
+    *bytes = count * sizeof(float);
+    return DLC_OK;
+}
+
 static dlc_status check_net(checked_phase *at, const dlc_net_fields *fields) {
     dlc_net *net = NULL;
     DLC_TRY(build_outline(at, fields, &net));
@@ -256,6 +268,8 @@ static dlc_status check_net(checked_phase *at, const dlc_net_fields *fields) {
     compare_all(at, net);
     dlc_status status = check_parameters(at, net);
     check_trained(at, net);
+    if (status == DLC_OK && at->phase == DLC_PHASE_TRAIN)
+        status = add_up_bytes(net, &at->setup->train_bytes);
     dlc_net_free(net);
     return status;
 }
@@ -282,7 +296,7 @@ static dlc_status check_phase(checked_phase *at) {
     return check_net(at, &fields);
 }
 
-dlc_status dlc_setup_check_layers(const dlc_setup *setup, unsigned phases,
+dlc_status dlc_setup_check_layers(dlc_setup *setup, unsigned phases,
                                   dlc_problems *problems) {
     if (!setup->graph || !setup->train_settings || setup->graph->layers == 0)
         return DLC_OK;

@@ -331,7 +331,8 @@ static void benchmark_body(test_rank *rank, void *context) {
     mine[0] = cost.latency;
     mine[1] = cost.bandwidth;
     mine[2] = cost.in_place;
-    RANK_OK(rank, dlc_comm_benchmark_memory(b.comm, ops, b.device, &mine[3]));
+    RANK_OK(rank, dlc_comm_benchmark_memory(b.comm, ops, b.device, b.gradients, COUNT,
+                                            &mine[3]));
     RANK_OK(rank, dlc_comm_max_seconds(b.comm, &largest));
     RANK_CHECK(rank, largest == 7.0);
     mine[4] = largest;
