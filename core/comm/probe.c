@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/team.h"
@@ -15,7 +16,7 @@ enum { ATTEMPTS = 5 };
 
 /* What the ranks send each other: first how their memory is mapped. */
 typedef struct offer {
-    int32_t is_shared;
+    uint64_t is_shared;
     dlc_ipc_handle handle;
 } offer;
 
@@ -112,18 +113,18 @@ static int maps_memory(const probing *p, const dlc_team *team, int32_t next) {
            p->offers[next].is_shared && is_near(p, next);
 }
 
-static dlc_status map_next(probing *p, dlc_probe_trial *t, const dlc_team *team,
-                           dlc_memory *mapped) {
+/* What cannot be mapped is not tried: transports that need it cannot be opened then,
+ * and others have further ways. */
+static void map_next(probing *p, dlc_probe_trial *t, const dlc_team *team,
+                     dlc_memory *mapped) {
     mapped->size = sizeof *mapped;
     if (!maps_memory(p, team, t->next))
-        return DLC_OK;
-    dlc_status status = t->ops->ipc_import(t->device, &p->offers[t->next].handle,
-                                           mapped);
-    if (status == DLC_OK)
+        return;
+    if (t->ops->ipc_import(t->device, &p->offers[t->next].handle, mapped) == DLC_OK)
         t->next_base = mapped->base;
     else
-        dlc_probe_unusable(t, DLC_PROBE_READ, t->next, t->rank, dlc_detail());
-    return team_check((void *)team);
+        dlc_debug("probe: rank %d cannot map the memory of rank %d: %s", t->rank,
+                  t->next, dlc_detail());
 }
 
 /* ---- Trials -------------------------------------------------------------------- */
@@ -146,7 +147,7 @@ static void prepare_trial(probing *p, int32_t level, const dlc_team *team) {
 }
 
 /* Messages that fail are a finding, unless the job is ending. */
-static dlc_status try_messages(probing *p, int32_t level, const dlc_team *team) {
+static dlc_status try_messages(probing *p, int32_t level) {
     dlc_probe_trial *t = &p->trial[level];
     for (int way = DLC_PROBE_FORWARD; way <= DLC_PROBE_BACKWARD; way++) {
         dlc_status status = p->is_broken[level] ? DLC_OK
@@ -156,8 +157,7 @@ static dlc_status try_messages(probing *p, int32_t level, const dlc_team *team) 
         char why[96];
         (void)snprintf(why, sizeof why, "%s", dlc_detail());
         p->is_broken[level] = 1;
-        if (status != DLC_ERR_TIMEOUT)
-            DLC_TRY(team_check((void *)team));
+        DLC_TRY(p->args->how->check(p->args->how->job));
         dlc_probe_unusable(t, (dlc_probe_way)way, t->previous, t->rank, why);
     }
     return DLC_OK;
@@ -169,14 +169,13 @@ static dlc_status try_team(probing *p, int32_t level, dlc_team *team, int32_t *w
     dlc_p2p_channel channel = channel_of(team);
     prepare_trial(p, level, team);
     t->p2p = &channel;
-    dlc_status status = map_next(p, t, team, &mapped);
-    if (status == DLC_OK)
-        status = dlc_probe_try(t, DLC_PROBE_READ);
+    map_next(p, t, team, &mapped);
+    dlc_status status = dlc_probe_try(t, DLC_PROBE_READ);
     if (status == DLC_OK)
         status = dlc_probe_try(t, DLC_PROBE_WRITE);
     *wrote = t->next_base != NULL;
     if (status == DLC_OK)
-        status = try_messages(p, level, team);
+        status = try_messages(p, level);
     if (mapped.base)
         t->ops->free(t->device, &mapped);
     t->next_base = NULL;

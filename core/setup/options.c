@@ -51,10 +51,11 @@ const dlc_option dlc_transport_section_options[] = {
     DLC_STRING("racks", "",
                "racks, between which the network is slower: the numbers of machines in "
                "each, \"2 2\", or their hosts, \"a1 a2 / b*\"; empty: as Slurm says"),
-    DLC_BOOL("probe", "yes",
-             "before training, check between neighbors that what one rank writes is what "
-             "the other reads, about as fast as the link should be; what fails is not "
-             "used"),
+    DLC_BOOL(
+        "probe", "yes",
+        "before training, check between neighbors that what one rank writes is what "
+        "the other reads, about as fast as the link should be; what fails is not "
+        "used"),
     DLC_CHOICE("reduction_order", "any", "any|pairwise",
                "order in which an all-reduce adds; any: a collective library may use "
                "its own; pairwise: bitwise identical results on every transport"),
