@@ -114,6 +114,70 @@ START_TEST(a_recorded_machine) {
 }
 END_TEST
 
+/* ---- What a job says ---------------------------------------------------------------
+ */
+
+/* Copies what is decided, from the domains to the last transport that is not used,
+ * without predictions, which depend on the net. */
+static char *decisions(const char *said) {
+    const char *at = strstr(said, "domains of ranks:");
+    char *kept = calloc(strlen(said) + 1, 1), *to = kept;
+    ck_assert_msg(at != NULL, "no domains in %s", said);
+    for (int transports = 0; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+        int length = (int)strcspn(at, "\n");
+        const char *slower = strstr(at, ": slower, ");
+        at += strncmp(at, "debug: ", 7) == 0 ? 7 : 0;
+        int is_detail = strncmp(at, "    ", 4) == 0;
+        if (transports && !is_detail && strncmp(at, "transport: ", 11) != 0)
+            break;
+        transports |= strncmp(at, "transport: ", 11) == 0;
+        length = (int)strcspn(at, "\n");
+        if (strncmp(at, "    predicted", 13) == 0 ||
+            (transports && is_detail && strncmp(at, "    not ", 8) != 0))
+            continue;
+        if (slower && slower < at + length)
+            length = (int)(slower - at);
+        to += sprintf(to, "%.*s\n", length, at);
+    }
+    return kept;
+}
+
+/* Of this machine, and of recorded ones that hwloc takes for this one. */
+START_TEST(a_job_does_the_same) {
+    static const struct {
+        const char *machine, *ranks, *transport;
+    } cases[] = {{NULL, "--ranks=2", "--transport=auto"},
+                 {NULL, "--ranks=3", "--transport=host-staged"},
+                 {MACHINES "dual-socket.xml", "--ranks=4", "--transport=auto"},
+                 {MACHINES "four-numa.xml", "--ranks=4", "--transport=auto"},
+                 {MACHINES "virtual-machine.xml", "--ranks=2", "--transport=auto"}};
+    static const char net[] =
+        "[net]\nname = tiny\n[data]\nsource = synthetic\nshape = 1, 4, 4\n"
+        "classes = 2\nbatch = 4\n[solver]\ntype = sgd\nlearning_rate = 0.01\n[ip]\n"
+        "type = inner_product\nnum_output = 2\n[loss]\ntype = softmax_loss\n";
+    if (cases[_i].machine)
+        ck_assert_int_eq(setenv("HWLOC_XMLFILE", cases[_i].machine, 1), 0);
+    ck_assert_int_eq(setenv("HWLOC_THISSYSTEM", "1", 1), 0);
+    command_result topo = RUN(cases[_i].ranks, cases[_i].transport);
+    const char *file = scratch_write("net.ini", net, sizeof net - 1);
+    command_result job = command_run(60, NULL,
+                                     COMMAND("train", file, cases[_i].ranks,
+                                             cases[_i].transport, "--iterations=1",
+                                             "--set=train.checkpoint_last=no", "-v"));
+    ck_assert_msg(topo.exit_code == 0, "%s", topo.err);
+    ck_assert_msg(job.exit_code == 0, "%s", job.err);
+    char *expected = decisions(topo.out), *done = decisions(job.err);
+    ck_contains(done, "transport: ");
+    ck_assert_str_eq(done, expected);
+    free(expected);
+    free(done);
+    command_free(&topo);
+    command_free(&job);
+    (void)unsetenv("HWLOC_THISSYSTEM");
+    (void)unsetenv("HWLOC_XMLFILE");
+}
+END_TEST
+
 /* Parts without a number must not be shown with -1. */
 START_TEST(no_number_is_not_minus_one) {
     static const char *const from[] = {"", "--from=" MACHINES "hgx-h100.xml",
@@ -233,6 +297,7 @@ int main(void) {
     tcase_add_test(all, three_ranks_by_each_transport);
     tcase_add_test(all, one_rank);
     tcase_add_test(all, a_recorded_machine);
+    tcase_add_loop_test(all, a_job_does_the_same, 0, 5);
     tcase_add_loop_test(all, no_number_is_not_minus_one, 0, 3);
     tcase_add_test(all, several_of_a_recorded_machine);
     tcase_add_test(all, cpus_of_a_recorded_machine);
