@@ -31,38 +31,31 @@ WARM = 4  # steps
 
 
 class Job:
-    def __init__(self, folder, ini, batch, cores, spec):
-        self.name, words = spec.split("=", 1)
-        mode, *more = words.split(",")
-        said = dict(word.split("=", 1) for word in more)
-        dlcore, batch = said.pop("dlcore", DLCORE), int(said.pop("batch", batch))
-        one, other = (",".join(map(str, core)) for core in cores[:2])
-        both = f"{one},{other}"
-        ranks, where = {"weak": (2, [both]), "strong": (2, [both]), "linked": (2, [both]), "one": (1, [one]),
-                        "apart": (1, [one, other])}[mode]
-        self.machines = mode == "linked"
-        start = [*MACHINES, said.pop("rate", "1gbit"), "--"] if self.machines else []
-        which = "--transport=ucx" if self.machines else f"--ranks={ranks}"
-        settings = [*QUIET, f"data.batch={batch}", f"parallel.scaling={'strong' if mode == 'strong' else 'weak'}",
-                    *(f"{key}={value}" for key, value in said.items())]
-        self.images = batch * (1 if mode in ("strong", "one") else 2)
-        self.logs = [folder / f"{self.name}{i}" for i in range(len(where))]
+    """A training job whose processes run only in its turns. Of `commands` each writes a log, and
+    all images of a step are `images`; `machines`: they emulate machines."""
+
+    def __init__(self, name, commands, logs, images=0, machines=False, environment=None):
+        self.name, self.logs, self.images, self.machines = name, logs, images, machines
         self.turns = []
-        self.children = [subprocess.Popen(
-            ["taskset", "-c", place, *start, dlcore, "train", str(ini), which, "--iterations=1000000", "--threads=1",
-             "--log-file", str(log), *(word for text in settings for word in ("--set", text))],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-            for place, log in zip(where, self.logs)]
+        self.children = []
+        for command, log in zip(commands, logs):
+            with open(f"{log}.err", "w") as errors:
+                self.children.append(subprocess.Popen(
+                    [*map(str, command), "--log-file", str(log)], stdout=subprocess.DEVNULL, stderr=errors,
+                    start_new_session=True, env={**os.environ, **(environment or {})}))
 
     @staticmethod
     def times(log):
         lines = log.read_text().splitlines() if log.exists() else []
         return [json.loads(line)["time"] for line in lines if '"event":"train"' in line]
 
+    def check(self):
+        if any(child.poll() is not None for child in self.children):
+            raise RuntimeError(f"{self.name}: dlcore ended: " + pathlib.Path(f"{self.logs[0]}.err").read_text()[-600:])
+
     def wait_until_warm(self):
         while any(len(self.times(log)) < WARM for log in self.logs):
-            if any(child.poll() is not None for child in self.children):
-                raise SystemExit(f"{self.name}: dlcore ended; try its command by hand")
+            self.check()
             time.sleep(0.2)
 
     def tell(self, what):
@@ -108,6 +101,27 @@ class Job:
         return text
 
 
+def job_of(folder, ini, batch, cores, spec):
+    """The job that NAME=MODE,... on the command line asks for."""
+    name, words = spec.split("=", 1)
+    mode, *more = words.split(",")
+    said = dict(word.split("=", 1) for word in more)
+    dlcore, batch = said.pop("dlcore", DLCORE), int(said.pop("batch", batch))
+    one, other = (",".join(map(str, core)) for core in cores[:2])
+    both = f"{one},{other}"
+    ranks, where = {"weak": (2, [both]), "strong": (2, [both]), "linked": (2, [both]), "one": (1, [one]),
+                    "apart": (1, [one, other])}[mode]
+    machines = mode == "linked"
+    start = [*MACHINES, said.pop("rate", "1gbit"), "--"] if machines else []
+    which = "--transport=ucx" if machines else f"--ranks={ranks}"
+    settings = [*QUIET, f"data.batch={batch}", f"parallel.scaling={'strong' if mode == 'strong' else 'weak'}",
+                *(f"{key}={value}" for key, value in said.items())]
+    logs = [folder / f"{name}{i}" for i in range(len(where))]
+    commands = [["taskset", "-c", place, *start, dlcore, "train", ini, which, "--iterations=1000000", "--threads=1",
+                 *(word for text in settings for word in ("--set", text))] for place in where]
+    return Job(name, commands, logs, batch * (1 if mode in ("strong", "one") else 2), machines)
+
+
 def main():
     if len(sys.argv) < 6:
         raise SystemExit(__doc__)
@@ -118,7 +132,7 @@ def main():
         side_by_side.Dlcore(folder, ROOT / "models", [])  # writes the nets, made synthetic
         try:
             for spec in specs:
-                jobs.append(Job(folder, folder / f"{net}.ini", batch, cores, spec))
+                jobs.append(job_of(folder, folder / f"{net}.ini", batch, cores, spec))
                 jobs[-1].wait_until_warm()
                 jobs[-1].tell(signal.SIGSTOP)
             for turn in range(int(turns)):
@@ -126,6 +140,8 @@ def main():
                     job.turn(float(seconds))
             for job in jobs:
                 print(job.report())
+        except RuntimeError as error:
+            raise SystemExit(error) from error
         finally:
             for job in jobs:
                 job.end()
