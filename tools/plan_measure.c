@@ -145,7 +145,8 @@ static void save_results(const dlc_session *session, const dlc_comm_cost *cost,
     measured->copies = 1 + dlc_solver_states(&session->solver);
     measured->memory = (double)session->planned_bytes;
     measured->host = (session->setup->device->caps & DLC_DEVICE_HOST) != 0;
-    measured->fused_update = dlc_exchange_schedule_is_fused(session);
+    measured->fused_update = dlc_exchange_schedule_is_fused(session,
+                                                            session->connection.comm);
     measured->all_reduce_latency = cost->latency;
     measured->all_reduce_bandwidth = cost->bandwidth;
     (void)snprintf(measured->transport, sizeof measured->transport, "%s",

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "session/full_state.h"
+#include "solver/local_update.h"
 #include "solver/synchronous.h"
 
 /* One layer with parameters. */
@@ -67,7 +68,7 @@ static dlc_status open_slice(const dlc_time_update *update, const dlc_net_row *r
 static dlc_status find_slots(dlc_time_update *update) {
     const dlc_session *session = update->session;
     int has_shards = dlc_full_state_is_sharded(session);
-    update->slot = has_shards ? update->own : session->slot;
+    update->slot = has_shards ? update->own : session->set[DLC_PARAMS_WHOLE].slot;
     return has_shards
                ? dlc_slots_open(&session->solver, session->device_ops, session->device,
                                 dlc_net_arenas(session->net)->count, update->own)

@@ -42,17 +42,17 @@ static dlc_status find_arena(dlc_session *session, dlc_net *net, int32_t param,
     if (slot < 0)
         return DLC_OK;
     DLC_TRY(share_state(session, &slot));
-    return dlc_full_state_take(session, slot, arena);
+    *arena = dlc_full_state_arena(session, param, slot);
+    return dlc_full_state_take(session, slot);
 }
 
 /* The other ranks: take the states that rank 0 takes. */
 static dlc_status serve_states(dlc_session *session) {
-    float *arena = NULL;
     for (int32_t state = 0; dlc_full_state_is_sharded(session);) {
         DLC_TRY(share_state(session, &state));
         if (state < 0)
             break;
-        DLC_TRY(dlc_full_state_take(session, state, &arena));
+        DLC_TRY(dlc_full_state_take(session, state));
     }
     return DLC_OK;
 }

@@ -7,17 +7,12 @@
 #include "session/full_state.h"
 
 static float *arena_of(const dlc_session *session, int32_t i, int32_t slot) {
-    const dlc_net_param *param = dlc_net_param_at(session->net, i);
-    if (slot < 0)
-        return dlc_net_param_arena(session->net, i);
-    if (param->is_sharded)
-        return session->sharded.slot[slot].base;
-    return dlc_full_state_arena(session, slot);
+    return slot < 0 ? dlc_net_param_arena(session->net, i)
+                    : dlc_full_state_arena(session, i, slot);
 }
 
 static dlc_status prepare_state(void *context, int32_t slot) {
-    float *arena = NULL;
-    return dlc_full_state_take(context, slot, &arena);
+    return dlc_full_state_take(context, slot);
 }
 
 static dlc_status export_shard(void *context, int32_t i, int32_t slot, float *plain) {

@@ -168,7 +168,7 @@ static dlc_status share_arenas(dlc_session *session, dlc_net *net, int with_solv
     for (int32_t i = 0; with_solver && i < dlc_solver_states(&session->solver); i++)
         if (dlc_solver_saves(&session->solver, i))
             DLC_TRY(dlc_comm_broadcast(session->connection.comm, 0,
-                                       session->slot[i].base,
+                                       session->set[DLC_PARAMS_WHOLE].slot[i].base,
                                        arenas->count * sizeof(float)));
     return DLC_OK;
 }

@@ -84,14 +84,15 @@ static dlc_status list_add_slot(tensor_list *list, dlc_session *session, int32_t
 
 static dlc_status list_add_model(tensor_list *list, const dlc_session *session) {
     const dlc_consistency_ops *ops = session->consistency_ops;
+    dlc_consistency *model = session->set[DLC_PARAMS_WHOLE].model;
     size_t bytes = 0;
     if (!DLC_CAN(ops, save))
         return DLC_OK;
-    DLC_TRY(ops->save(session->consistency, NULL, &bytes));
+    DLC_TRY(ops->save(model, NULL, &bytes));
     list->blob = dlc_alloc(bytes, 1);
     if (!list->blob)
         return DLC_ERR_NOMEM;
-    DLC_TRY(ops->save(session->consistency, list->blob, &bytes));
+    DLC_TRY(ops->save(model, list->blob, &bytes));
     size_t at = list->count;
     list->name[at] = dlc_strdup(DLC_MODEL_STATE_TENSOR);
     if (!list->name[at])

@@ -69,8 +69,8 @@ void dlc_net_free(dlc_net *net) {
     dlc_net_free_memory(net);
     dlc_net_chunks_close(&net->chunks);
     dlc_free(net->param);
-    dlc_free(net->segment);
-    dlc_free(net->sharded_segment);
+    dlc_free(net->segment[DLC_PARAMS_WHOLE]);
+    dlc_free(net->segment[DLC_PARAMS_ROWS]);
     dlc_free(net->buffer);
     dlc_free(net->family);
     dlc_free(net->tensor);

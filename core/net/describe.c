@@ -107,7 +107,7 @@ static void describe_params(const dlc_net *net, const net_op *op, dlc_net_row *r
             continue;
         row->parameters += dlc_shape_count(&op->param[j].shape);
         row->frozen |= op->frozen;
-        if (param->is_sharded || op->frozen)
+        if (param->set == DLC_PARAMS_ROWS || op->frozen)
             continue;
         if (end == 0 || param->offset < row->trained_begin)
             row->trained_begin = param->offset;

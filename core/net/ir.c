@@ -269,12 +269,12 @@ void dlc_net_describe_inserted(const dlc_net *net, const net_op *op, dlc_net_row
 
 /* ---- Parameters ------------------------------------------------------------------ */
 
-const dlc_arenas *dlc_net_arenas(const dlc_net *net) {
-    return &net->arenas;
+const dlc_arenas *dlc_net_arenas_of(const dlc_net *net, int32_t set) {
+    return &net->arenas[set];
 }
 
-const dlc_arenas *dlc_net_sharded_arenas(const dlc_net *net) {
-    return &net->sharded_arenas;
+const dlc_arenas *dlc_net_arenas(const dlc_net *net) {
+    return &net->arenas[DLC_PARAMS_WHOLE];
 }
 
 int32_t dlc_net_params(const dlc_net *net) {
@@ -287,7 +287,7 @@ const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i) {
 
 float *dlc_net_param_arena(const dlc_net *net, int32_t i) {
     const dlc_net_param *param = &net->param[i].own;
-    const dlc_arenas *arenas = param->is_sharded ? &net->sharded_arenas : &net->arenas;
+    const dlc_arenas *arenas = &net->arenas[param->set];
     if (param->is_frozen)
         return arenas->frozen;
     return param->is_buffer ? arenas->buffers : arenas->weights;

@@ -159,8 +159,8 @@ struct dlc_net {
 
     int32_t params;
     net_param *param; /* in the order in which backward completes them */
-    dlc_segment *segment, *sharded_segment;
-    dlc_arenas arenas, sharded_arenas;
+    dlc_segment *segment[DLC_PARAM_SETS];
+    dlc_arenas arenas[DLC_PARAM_SETS];
 
     int32_t buffers_planned;
     dlc_buffer *buffer;
@@ -173,7 +173,6 @@ struct dlc_net {
 
     /* The pass that is run. */
     size_t micro_batch_offset; /* of its buffers in `activations` */
-    float *gradient_arena;     /* see dlc_net_set_gradient_arena */
     float loss_scale;
     int64_t iteration;
     int64_t sample;     /* position of the first of this rank's samples */

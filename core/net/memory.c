@@ -129,10 +129,6 @@ void dlc_net_begin_micro_batch(dlc_net *net, const dlc_net_micro_batch *batch) {
     dlc_net_set_sample(net, batch->sample);
 }
 
-void dlc_net_set_gradient_arena(dlc_net *net, float *arena) {
-    net->gradient_arena = arena;
-}
-
 float *dlc_net_activations(const dlc_net *net, size_t *count) {
     *count = memory_bytes(net) / sizeof(float);
     return (float *)(void *)net->activations;
@@ -143,10 +139,12 @@ float *dlc_net_activations(const dlc_net *net, size_t *count) {
 dlc_net_memory dlc_net_memory_plan(const dlc_net *net) {
     int owns = net->args.train_net == NULL;
     int borrowed = can_borrow(net);
-    size_t count = net->arenas.count + net->sharded_arenas.count;
+    size_t count = net->arenas[DLC_PARAMS_WHOLE].count +
+                   net->arenas[DLC_PARAMS_ROWS].count;
     size_t weights = owns ? count * sizeof(float) : 0;
-    size_t buffers = net->arenas.buffer_count + net->arenas.frozen_count +
-                     net->sharded_arenas.frozen_count;
+    size_t buffers = net->arenas[DLC_PARAMS_WHOLE].buffer_count +
+                     net->arenas[DLC_PARAMS_WHOLE].frozen_count +
+                     net->arenas[DLC_PARAMS_ROWS].frozen_count;
     return (dlc_net_memory){.activations = borrowed ? 0 : memory_bytes(net),
                             .weights = weights,
                             .gradients = net_is_training(net) ? weights : 0,

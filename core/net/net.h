@@ -89,6 +89,13 @@ static inline size_t dlc_net_field_bytes(const dlc_net_field *field) {
     return (size_t)dlc_shape_count(&field->shape) * dlc_dtype_bytes(field->dtype);
 }
 
+/* A net has two sets of parameters, in arenas of their own. */
+enum {
+    DLC_PARAMS_WHOLE, /* of layers that this rank has whole; with control words */
+    DLC_PARAMS_ROWS,  /* of tensor-parallel layers: this rank's rows */
+    DLC_PARAM_SETS
+};
+
 typedef struct dlc_net_args {
     const dlc_graph *graph;
     /* Only layers [first, end) of the graph; end 0: all. What they read of other
@@ -126,7 +133,8 @@ typedef struct dlc_net_args {
     dlc_shape sample;
     int64_t batch; /* samples of one pass of this rank */
     uint64_t seed;
-    int shared; /* peers may map the arenas: use memory that can be shared */
+    int shared[DLC_PARAM_SETS]; /* peers may map these arenas: use memory that can be
+                                   shared */
     /* For a test net: the training net whose parameters it reads. It must outlive this
      * net. The two may share the memory of activations: running one invalidates what
      * the other's last forward left. NULL: this net owns its parameters. */
@@ -135,9 +143,10 @@ typedef struct dlc_net_args {
     void (*on_activity)(void *context, const char *phase, const char *layer);
     void *activity_context;
     /* Optional: called before a layer's forward reads elements [begin, end) of the
-     * weights, to wait for deferred updates. A status other than DLC_OK ends forward.
-     */
-    dlc_status (*wait_for_weights)(void *context, size_t begin, size_t end);
+     * weights of a set, to wait for deferred updates. A status other than DLC_OK ends
+     * forward. */
+    dlc_status (*wait_for_weights)(void *context, int32_t set, size_t begin,
+                                   size_t end);
     void *weights_context;
     /* As in dlc_layer_run; only with a queue, and NULL allowed. */
     const dlc_step *step_at;
@@ -198,20 +207,17 @@ typedef struct dlc_net_micro_batch {
 
 void dlc_net_begin_micro_batch(dlc_net *net, const dlc_net_micro_batch *batch);
 
-/* Makes backward write the weights' gradients to this arena, laid out like the net's
- * own; NULL: to the net's own. Call it before the micro-batch begins. */
-void dlc_net_set_gradient_arena(dlc_net *net, float *arena);
-
 /* `iteration` and `sample` are those of dlc_layer_run. When a net with batch chunks
  * trains, this runs only what comes before the chunked layers; these run, forward and
  * backward, in dlc_net_backward, after which metrics are valid. */
 dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample);
 
 /* Computes the gradients of loss_scale times the weighted sum of the mean losses. After
- * each layer with parameters `done(context, elements)` is called when the gradient
- * arena is final up to `elements`; a status other than DLC_OK ends backward. */
-dlc_status dlc_net_backward(dlc_net *net, float loss_scale,
-                            dlc_status (*done)(void *context, size_t elements),
+ * each layer with parameters `done(context, set, elements)` is called: the gradients of
+ * that set are final up to `elements`. A status other than DLC_OK ends backward. */
+typedef dlc_status dlc_net_done(void *context, int32_t set, size_t elements);
+
+dlc_status dlc_net_backward(dlc_net *net, float loss_scale, dlc_net_done *done,
                             void *context);
 
 typedef struct dlc_metric {
@@ -233,8 +239,8 @@ dlc_status dlc_net_sync(const dlc_net *net);
 
 /* ---- Parameters ---------------------------------------------------------------- */
 
-/* The arenas: float32, `count` elements each. The last `control_words` of them are not
- * parameters, but words that the core has all-reduced with the gradients. */
+/* The arenas of a set: float32, `count` elements each. The last `control_words` of them
+ * are not parameters, but words that the core has all-reduced with the gradients. */
 typedef struct dlc_arenas {
     size_t count, control_words;
     float *weights, *gradients; /* gradients: NULL in a test net */
@@ -252,10 +258,8 @@ typedef struct dlc_arenas {
 #define DLC_CONTROL_WORDS 16
 
 /* Counts and segments are valid after build, pointers after allocate. */
-const dlc_arenas *dlc_net_arenas(const dlc_net *net);
-/* The arenas of sharded parameters, those of tensor-parallel layers: each rank has rows
- * of its own, which are not reduced. They have no control words. */
-const dlc_arenas *dlc_net_sharded_arenas(const dlc_net *net);
+const dlc_arenas *dlc_net_arenas_of(const dlc_net *net, int32_t set);
+const dlc_arenas *dlc_net_arenas(const dlc_net *net); /* of DLC_PARAMS_WHOLE */
 
 typedef struct dlc_net_param {
     const char *name;     /* "conv1.weight" */
@@ -264,7 +268,7 @@ typedef struct dlc_net_param {
     int is_average;       /* a buffer that is no parameter: the layer updates it */
     int is_frozen;        /* a buffer that training never changes: of a frozen layer */
     size_t offset, count; /* in its arena (dlc_net_param_arena) */
-    int is_sharded;       /* `shape` is that of this rank's rows */
+    int32_t set;          /* of DLC_PARAMS_ROWS `shape` is that of this rank's rows */
     dlc_shape whole;      /* the complete parameter's, over all ranks */
     int64_t first;        /* row of the complete parameter where this rank's begin */
     int32_t order;        /* in the graph; unique per parameter */
@@ -273,7 +277,7 @@ typedef struct dlc_net_param {
 int32_t dlc_net_params(const dlc_net *net);
 const dlc_net_param *dlc_net_param_at(const dlc_net *net, int32_t i);
 /* The arena of its values: that of weights, of buffers or of frozen parameters; for a
- * sharded one, that of its kind among dlc_net_sharded_arenas. */
+ * row, that of its set. */
 float *dlc_net_param_arena(const dlc_net *net, int32_t i);
 /* Copy parameter i between plain host memory and an arena laid out like the weights
  * (weights, gradients, a solver's slot; its own arena if it is a buffer). */

@@ -239,9 +239,7 @@ static dlc_status prepare(dlc_net *net, net_op *op) {
 /* Where backward writes the gradients of a parameter; NULL if it has none. */
 static void *gradient_at(const dlc_net *net, const net_op *op, int32_t j) {
     const dlc_net_param *param = &net->param[op->first_param + j].own;
-    float *gradients = param->is_sharded     ? net->sharded_arenas.gradients
-                       : net->gradient_arena ? net->gradient_arena
-                                             : net->arenas.gradients;
+    float *gradients = net->arenas[param->set].gradients;
     if (!param->is_buffer && gradients)
         return gradients + param->offset;
     if (op->discarded_buffer == NO_BUFFER || op->param[j].flags & DLC_PARAM_BUFFER)

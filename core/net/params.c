@@ -45,13 +45,14 @@ static dlc_status fill_param(dlc_net *net, int32_t i) {
     if (!plain)
         return DLC_ERR_NOMEM;
     /* Each parameter has a stream of its own, so that it does not depend on the others.
-     * A sharded parameter is drawn completely, so that its rows do not depend on the
+     * A divided parameter is drawn completely, so that its rows do not depend on the
      * number of ranks. */
     uint64_t stream = (uint64_t)op->node * DLC_MAX_PARAMS +
                       (uint64_t)net->param[i].index;
     dlc_random random = dlc_random_make(net->args.seed, stream);
     fill_plain(&filler, from->fan_in, &random, count, plain);
-    size_t row = param->is_sharded ? count / (size_t)param->whole.dims[0] : 0;
+    size_t row = param->set == DLC_PARAMS_ROWS ? count / (size_t)param->whole.dims[0]
+                                               : 0;
     dlc_status status = dlc_net_param_import(net, i, plain + (size_t)param->first * row,
                                              dlc_net_param_arena(net, i));
     dlc_free(plain);
@@ -83,15 +84,15 @@ static void borrow_arenas(const dlc_arenas *from, dlc_arenas *arenas) {
     arenas->frozen = from->frozen;
 }
 
-/* Sharded parameters need no shared memory: only this rank reads them. */
 dlc_status dlc_net_take_params(dlc_net *net) {
     if (net->args.train_net) {
-        borrow_arenas(&net->args.train_net->arenas, &net->arenas);
-        borrow_arenas(&net->args.train_net->sharded_arenas, &net->sharded_arenas);
+        for (int32_t s = 0; s < DLC_PARAM_SETS; s++)
+            borrow_arenas(&net->args.train_net->arenas[s], &net->arenas[s]);
         return DLC_OK;
     }
-    DLC_TRY(take_arenas(net, net->args.shared ? DLC_MEM_SHARED : 0, &net->arenas));
-    DLC_TRY(take_arenas(net, 0, &net->sharded_arenas));
+    for (int32_t s = 0; s < DLC_PARAM_SETS; s++)
+        DLC_TRY(take_arenas(net, net->args.shared[s] ? DLC_MEM_SHARED : 0,
+                            &net->arenas[s]));
     for (int32_t i = 0; i < net->params; i++)
         DLC_TRY(fill_param(net, i));
     return DLC_OK;

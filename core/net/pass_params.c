@@ -23,9 +23,13 @@ static int32_t count_params(const dlc_net *net) {
 static dlc_status allocate_tables(dlc_net *net, int32_t count) {
     size_t n = (size_t)count;
     net->param = dlc_alloc(n, sizeof *net->param);
-    net->segment = dlc_alloc(n, sizeof *net->segment);
-    net->sharded_segment = dlc_alloc(n, sizeof *net->sharded_segment);
-    return net->param && net->segment && net->sharded_segment ? DLC_OK : DLC_ERR_NOMEM;
+    int complete = net->param != NULL;
+    for (int32_t s = 0; s < DLC_PARAM_SETS; s++) {
+        net->segment[s] = dlc_alloc(n, sizeof *net->segment[s]);
+        net->arenas[s].segment = net->segment[s];
+        complete &= net->segment[s] != NULL;
+    }
+    return complete ? DLC_OK : DLC_ERR_NOMEM;
 }
 
 static const dlc_net_param *find_param(const dlc_net *net, const char *name) {
@@ -43,7 +47,7 @@ static dlc_status place_param(const dlc_net *net, dlc_net_param *param, size_t e
         return DLC_OK;
     const dlc_net_param *same = find_param(net->args.train_net, param->name);
     if (!same || same->count != param->count || same->is_buffer != param->is_buffer ||
-        same->is_frozen != param->is_frozen || same->is_sharded != param->is_sharded)
+        same->is_frozen != param->is_frozen || same->set != param->set)
         return dlc_fail(
             DLC_ERR_CONFIG,
             "%s: a test needs this parameter, but training does not have it in the same "
@@ -55,13 +59,12 @@ static dlc_status place_param(const dlc_net *net, dlc_net_param *param, size_t e
 
 static void add_segment(dlc_net *net, const dlc_net_param *param,
                         const dlc_param *from) {
-    dlc_arenas *arenas = param->is_sharded ? &net->sharded_arenas : &net->arenas;
-    dlc_segment *segment = param->is_sharded ? net->sharded_segment : net->segment;
-    segment[arenas->segments++] = (dlc_segment){.name = param->name,
-                                                .offset = param->offset,
-                                                .count = param->count,
-                                                .lr_mult = from->lr_mult,
-                                                .decay_mult = from->decay_mult};
+    int32_t index = net->arenas[param->set].segments++;
+    net->segment[param->set][index] = (dlc_segment){.name = param->name,
+                                                    .offset = param->offset,
+                                                    .count = param->count,
+                                                    .lr_mult = from->lr_mult,
+                                                    .decay_mult = from->decay_mult};
 }
 
 static size_t *end_of_arena(dlc_arenas *arenas, const dlc_net_param *param) {
@@ -85,14 +88,14 @@ static dlc_status add_param(dlc_net *net, net_op *op, int32_t index) {
                              .is_average = (from->flags & DLC_PARAM_BUFFER) != 0,
                              .is_frozen = op->frozen,
                              .count = (size_t)op->memory.param_count[index],
-                             .is_sharded = layer->total_channels > 0,
+                             .set = layer->total_channels > 0 ? DLC_PARAMS_ROWS
+                                                              : DLC_PARAMS_WHOLE,
                              .whole = from->shape,
                              .first = layer->channel_begin,
                              .order = (op->node + 1) * DLC_MAX_PARAMS - 1 - index};
-    if (param->is_sharded)
+    if (param->set == DLC_PARAMS_ROWS)
         param->whole.dims[0] = layer->total_channels;
-    dlc_arenas *arenas = param->is_sharded ? &net->sharded_arenas : &net->arenas;
-    size_t *end = end_of_arena(arenas, param);
+    size_t *end = end_of_arena(&net->arenas[param->set], param);
     DLC_TRY(place_param(net, param, *end));
     *end += align_count(param->count);
     if (!param->is_buffer)
@@ -108,9 +111,7 @@ dlc_status dlc_net_pass_params(dlc_net *net) {
         for (int32_t j = 0; !op->fused_into && j < op->memory.params; j++)
             DLC_TRY(add_param(net, op, j));
     }
-    net->arenas.control_words = DLC_CONTROL_WORDS;
-    net->arenas.count += DLC_CONTROL_WORDS;
-    net->arenas.segment = net->segment;
-    net->sharded_arenas.segment = net->sharded_segment;
+    net->arenas[DLC_PARAMS_WHOLE].control_words = DLC_CONTROL_WORDS;
+    net->arenas[DLC_PARAMS_WHOLE].count += DLC_CONTROL_WORDS;
     return DLC_OK;
 }

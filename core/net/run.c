@@ -53,8 +53,7 @@ dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample) {
     return net_is_training(net) ? DLC_OK : dlc_net_chunks_forward(net);
 }
 
-dlc_status dlc_net_backward(dlc_net *net, float loss_scale,
-                            dlc_status (*done)(void *context, size_t elements),
+dlc_status dlc_net_backward(dlc_net *net, float loss_scale, dlc_net_done *done,
                             void *context) {
     const net_done after = {done, context};
     net->loss_scale = loss_scale;

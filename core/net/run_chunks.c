@@ -202,9 +202,7 @@ static dlc_status add_gradients(const dlc_net *net, const net_op *op) {
     for (int32_t j = 0; op->chunk_gradient_buffer != NO_BUFFER && j < op->memory.params;
          j++) {
         const dlc_net_param *param = &net->param[op->first_param + j].own;
-        const dlc_arenas *arenas = param->is_sharded ? &net->sharded_arenas
-                                                     : &net->arenas;
-        float *sum = arenas->gradients + param->offset;
+        float *sum = net->arenas[param->set].gradients + param->offset;
         if (net->chunks.current == 0 && idle)
             DLC_TRY(args->device_ops->fill(args->device, args->queue, sum, 0,
                                            param->count * sizeof *sum));

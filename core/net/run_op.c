@@ -42,28 +42,32 @@ static dlc_status end_part(const dlc_net *net, net_op *op, dlc_net_part part,
 
 /* ---- Forward --------------------------------------------------------------------- */
 
-/* The range of the arena that holds an operation's weights; both 0 if it has none. */
-static void weights_of(const dlc_net *net, const net_op *op, size_t *begin,
-                       size_t *end) {
+/* The set and the range of its arena that hold an operation's weights, all of which are
+ * of one set; the range is empty if it has none. */
+static int32_t weights_of(const dlc_net *net, const net_op *op, size_t *begin,
+                          size_t *end) {
+    int32_t set = DLC_PARAMS_WHOLE;
     *begin = *end = 0;
     for (int32_t j = 0; j < op->memory.params; j++) {
         const dlc_net_param *param = &net->param[op->first_param + j].own;
-        if (param->is_buffer || param->is_sharded)
+        if (param->is_buffer)
             continue;
+        set = param->set;
         if (*end == 0 || param->offset < *begin)
             *begin = param->offset;
         if (param->offset + param->count > *end)
             *end = param->offset + param->count;
     }
+    return set;
 }
 
 static dlc_status wait_for_weights(const dlc_net *net, const net_op *op) {
     size_t begin = 0, end = 0;
     if (!net->args.wait_for_weights)
         return DLC_OK;
-    weights_of(net, op, &begin, &end);
+    int32_t set = weights_of(net, op, &begin, &end);
     return end > begin
-               ? net->args.wait_for_weights(net->args.weights_context, begin, end)
+               ? net->args.wait_for_weights(net->args.weights_context, set, begin, end)
                : DLC_OK;
 }
 
@@ -180,6 +184,6 @@ dlc_status dlc_net_gradients_done(const dlc_net *net, const net_op *op,
     size_t begin = 0, end = 0;
     if (!op->runs_backward || !done->call)
         return DLC_OK;
-    weights_of(net, op, &begin, &end);
-    return end ? done->call(done->context, end) : DLC_OK;
+    int32_t set = weights_of(net, op, &begin, &end);
+    return end ? done->call(done->context, set, end) : DLC_OK;
 }

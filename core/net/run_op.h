@@ -6,9 +6,9 @@
 
 #include "net/ir.h"
 
-/* What is called when the gradient arena is final up to `elements`. */
+/* What is called as gradients become final. */
 typedef struct net_done {
-    dlc_status (*call)(void *context, size_t elements); /* or NULL */
+    dlc_net_done *call; /* or NULL */
     void *context;
 } net_done;
 

@@ -21,6 +21,7 @@ struct dlc_session;
 struct dlc_session_layer_group;
 struct dlc_session_memory;
 struct dlc_exchange_schedule;
+struct dlc_param_set;
 typedef struct dlc_axis_ops dlc_axis_ops;
 
 typedef struct dlc_axis {
@@ -83,7 +84,8 @@ struct dlc_axis_ops {
     int (*reads_batch)(const dlc_axis *axis, dlc_phase phase);
     void (*add_memory)(const dlc_axis *axis, struct dlc_session_memory *memory);
     /* Returns 1 if it has chosen. */
-    int (*choose_exchange)(const dlc_axis *axis, struct dlc_exchange_schedule *chosen);
+    int (*choose_exchange)(const dlc_axis *axis, const struct dlc_param_set *set,
+                           struct dlc_exchange_schedule *chosen);
     void (*part)(const dlc_axis *axis, dlc_rank_part *part);
 
     /* ---- Running ---- */

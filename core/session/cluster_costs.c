@@ -46,7 +46,8 @@ static void describe_cluster(const dlc_session *session, dlc_cluster_costs *meas
         .interference = on_host ? 1 : 0,
         .handover = on_host ? DLC_PLAN_HANDOVER : 0,
         .copies = 1 + session->solver.slots,
-        .fused_update = dlc_exchange_schedule_is_fused(session)};
+        .fused_update = dlc_exchange_schedule_is_fused(session,
+                                                       session->connection.comm)};
     dlc_plan_links_from_all_reduce(measured->comm.latency, measured->comm.bandwidth,
                                    &measured->cluster);
 }

@@ -9,8 +9,8 @@
 
 /* Estimates the seconds of backward. Returns the slowest rank's, so that all ranks
  * decide alike. */
-static dlc_status guess_backward(const dlc_session *session, const dlc_comm_cost *cost,
-                                 double *seconds) {
+static dlc_status guess_backward(const dlc_session *session, const dlc_param_set *set,
+                                 const dlc_comm_cost *cost, double *seconds) {
     double sum = 0;
     for (int32_t i = 0; i < dlc_net_rows(session->net); i++) {
         dlc_net_row row;
@@ -19,16 +19,16 @@ static dlc_status guess_backward(const dlc_session *session, const dlc_comm_cost
             sum += dlc_plan_work(&row, part);
     }
     *seconds = sum / cost->in_place;
-    return dlc_comm_max_seconds(session->connection.comm, seconds);
+    return dlc_comm_max_seconds(set->comm, seconds);
 }
 
 /* Is there more to reduce than backward can hide? Gradients become ready in the course
  * of backward, and it is an estimate: half of it counts. */
-static dlc_status find_overlap(const dlc_session *session, const dlc_comm_cost *cost,
-                               int *overlap_forward) {
+static dlc_status find_overlap(const dlc_session *session, const dlc_param_set *set,
+                               const dlc_comm_cost *cost, int *overlap_forward) {
     double backward = 0;
-    DLC_TRY(guess_backward(session, cost, &backward));
-    size_t bytes = dlc_net_arenas(session->net)->count * sizeof(float);
+    DLC_TRY(guess_backward(session, set, cost, &backward));
+    size_t bytes = set->arenas->count * sizeof(float);
     *overlap_forward = (double)bytes / cost->bandwidth > backward / 2;
     return DLC_OK;
 }
@@ -38,32 +38,32 @@ static int is_set_to(const dlc_session *session, const char *name, const char *t
     return dlc_settings_is(session->setup->transport_settings, name, text);
 }
 
-int dlc_exchange_schedule_is_fused(const dlc_session *session) {
+int dlc_exchange_schedule_is_fused(const dlc_session *session, const dlc_comm *comm) {
     return dlc_session_may_fuse(session) &&
            !is_set_to(session, "shard_optimizer", "no") &&
-           dlc_comm_can_fuse_update(session->connection.comm);
+           dlc_comm_can_fuse_update(comm);
 }
 
 /* The fused pass over memory moves fewer bytes than any other method. */
-static int choose_sharding(const dlc_session *session, const dlc_comm_cost *cost) {
-    const dlc_comm *comm = session->connection.comm;
+static int choose_sharding(const dlc_session *session, const dlc_comm *comm,
+                           const dlc_comm_cost *cost) {
     if (!dlc_session_may_shard(session) || !dlc_comm_has_shards(comm))
         return 0;
     if (!is_set_to(session, "shard_optimizer", "auto"))
         return is_set_to(session, "shard_optimizer", "yes");
-    return dlc_exchange_schedule_is_fused(session) ||
+    return dlc_exchange_schedule_is_fused(session, comm) ||
            dlc_plan_favors_sharding(cost->bandwidth,
                                     cost->in_place /
                                         dlc_plan_update_moves(session->solver.slots),
                                     dlc_comm_ranks(comm));
 }
 
-static dlc_status choose_overlap(const dlc_session *session, const dlc_comm_cost *cost,
-                                 int *overlap_forward) {
+static dlc_status choose_overlap(const dlc_session *session, const dlc_param_set *set,
+                                 const dlc_comm_cost *cost, int *overlap_forward) {
     if (!dlc_session_may_defer(session))
         return DLC_OK;
     if (is_set_to(session, "overlap_forward", "auto"))
-        return find_overlap(session, cost, overlap_forward);
+        return find_overlap(session, set, cost, overlap_forward);
     *overlap_forward = is_set_to(session, "overlap_forward", "yes");
     return DLC_OK;
 }
@@ -71,10 +71,6 @@ static dlc_status choose_overlap(const dlc_session *session, const dlc_comm_cost
 /* Buckets are 1 / PARTS of the arena where the link, or another rank, is the
  * bottleneck. */
 enum { PARTS = 8 };
-
-static size_t arena_bytes(const dlc_session *session) {
-    return dlc_net_arenas(session->net)->count * sizeof(float);
-}
 
 /* [transport] bucket_bytes; 0: not set. */
 static size_t given_bucket(const dlc_session *session) {
@@ -85,9 +81,10 @@ static size_t given_bucket(const dlc_session *session) {
 /* If forward overlaps communication, the link is the bottleneck, and it is idle between
  * two buckets until the threads that reduce them are scheduled. Few large buckets cost
  * least; eight let those that the next forward needs first overtake the rest. */
-static size_t choose_bucket(const dlc_session *session, const dlc_comm_cost *cost,
-                            int overlap_forward) {
-    size_t submitted = given_bucket(session), bytes = arena_bytes(session);
+static size_t choose_bucket(const dlc_session *session, const dlc_param_set *set,
+                            const dlc_comm_cost *cost, int overlap_forward) {
+    size_t submitted = given_bucket(session);
+    size_t bytes = set->arenas->count * sizeof(float);
     if (submitted)
         return submitted;
     size_t best = (size_t)dlc_plan_best_bucket(cost->latency + DLC_PLAN_HANDOVER,
@@ -107,9 +104,10 @@ static void announce(const dlc_comm_cost *cost, const dlc_exchange_schedule *sch
 }
 
 dlc_status dlc_exchange_schedule_make(const dlc_session *session,
+                                      const dlc_param_set *set,
                                       dlc_exchange_schedule *schedule) {
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    dlc_comm *comm = session->connection.comm;
+    const dlc_arenas *arenas = set->arenas;
+    dlc_comm *comm = set->comm;
     dlc_exchange_schedule made = {.bucket_bytes = SIZE_MAX};
     dlc_comm_cost cost;
 
@@ -117,14 +115,14 @@ dlc_status dlc_exchange_schedule_make(const dlc_session *session,
     if (dlc_comm_ranks(comm) == 1)
         return DLC_OK;
     DLC_EACH_AXIS(session, axis, choose_exchange)
-    if (axis->ops->choose_exchange(axis, schedule))
+    if (axis->ops->choose_exchange(axis, set, schedule))
         return DLC_OK;
     DLC_TRY(dlc_comm_benchmark(comm, session->device_ops, session->device,
                                arenas->gradients, arenas->count, &cost));
-    made.shard_optimizer = choose_sharding(session, &cost);
+    made.shard_optimizer = choose_sharding(session, comm, &cost);
     if (!made.shard_optimizer)
-        DLC_TRY(choose_overlap(session, &cost, &made.overlap_forward));
-    made.bucket_bytes = choose_bucket(session, &cost, made.overlap_forward);
+        DLC_TRY(choose_overlap(session, set, &cost, &made.overlap_forward));
+    made.bucket_bytes = choose_bucket(session, set, &cost, made.overlap_forward);
     if (session->rank == 0)
         announce(&cost, &made);
     *schedule = made;

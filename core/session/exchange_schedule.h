@@ -15,10 +15,11 @@ typedef struct dlc_exchange_schedule {
 
 /* Are reduction, update and all-gather fused into one pass over memory? The ranks must
  * be connected. */
-int dlc_exchange_schedule_is_fused(const dlc_session *session);
+int dlc_exchange_schedule_is_fused(const dlc_session *session, const dlc_comm *comm);
 
-/* Collective. The arenas and the communicator must exist. Rank 0 logs the choice. */
+/* Collective. The set's arenas and communicator must exist. Rank 0 logs the choice. */
 dlc_status dlc_exchange_schedule_make(const dlc_session *session,
+                                      const dlc_param_set *set,
                                       dlc_exchange_schedule *schedule);
 
 #endif

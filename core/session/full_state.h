@@ -16,12 +16,11 @@ int dlc_full_state_is_sharded(const dlc_session *session);
  * from which the others get them (`from_rank_0`). */
 void dlc_full_state_write(dlc_session *session, int from_rank_0);
 
-/* The arena that a state, once it was taken, is in. */
-float *dlc_full_state_arena(const dlc_session *session, int32_t state);
-
-/* Collective if the states are sharded. *arena gets all elements of a state, valid
- * until the next call; what was written to the one before is kept. */
-dlc_status dlc_full_state_take(dlc_session *session, int32_t state, float **arena);
+/* Collective if the states are sharded: puts a state together, until the next call;
+ * what was written to the one before is kept. */
+dlc_status dlc_full_state_take(dlc_session *session, int32_t state);
+/* The arena that a parameter's part of a state, once it was taken, is in. */
+float *dlc_full_state_arena(const dlc_session *session, int32_t param, int32_t state);
 
 /* Collective if the states are sharded: keeps what was written last and clears the
  * gradients. No state may be taken yet. */

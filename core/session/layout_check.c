@@ -8,26 +8,22 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* What a rank says about its parameters. */
-typedef struct summary {
-    uint64_t list; /* digest of names and shapes */
-    int64_t params;
-} summary;
+/* What a rank says about a parameter. */
+typedef struct answer {
+    uint64_t which;  /* digest of its name, shape and rows: equal where it is reduced */
+    uint64_t layout; /* digest of where its elements are; 0: it is not reduced */
+} answer;
 
-static int is_summed(const dlc_net_param *param) {
-    return !param->is_sharded;
+/* Whole parameters are reduced over all ranks, rows over those that have the same. */
+static int is_reduced(const dlc_session *session, const dlc_net_param *param) {
+    return param->set == DLC_PARAMS_WHOLE ||
+           dlc_mesh_data_group(&session->mesh, session->rank).ranks > 1;
 }
 
-static summary summarize(const dlc_net *net) {
-    summary made = {.params = dlc_net_params(net)};
-    for (int32_t i = 0; i < made.params; i++) {
-        const dlc_net_param *param = dlc_net_param_at(net, i);
-        made.list = XXH64(param->name, strlen(param->name), made.list);
-        made.list = XXH64(param->shape.dims,
-                          (size_t)param->shape.rank * sizeof param->shape.dims[0],
-                          made.list + (uint64_t)param->is_sharded);
-    }
-    return made;
+static uint64_t digest_name(const dlc_net_param *param) {
+    uint64_t digest = XXH64(param->name, strlen(param->name), (uint64_t)param->first);
+    return XXH64(param->shape.dims,
+                 (size_t)param->shape.rank * sizeof param->shape.dims[0], digest);
 }
 
 /* ---- Digests --------------------------------------------------------------------- */
@@ -61,7 +57,7 @@ static dlc_status hash_arena(const dlc_session *session, const float *at, size_t
 static dlc_status ramp_in_gradient(const dlc_session *session, int32_t i,
                                    const float *ramp, uint64_t *digest) {
     const dlc_net_param *param = dlc_net_param_at(session->net, i);
-    float *arena = dlc_net_arenas(session->net)->gradients;
+    float *arena = dlc_net_arenas_of(session->net, param->set)->gradients;
     dlc_status status = dlc_net_param_import(session->net, i, ramp, arena);
     if (status == DLC_OK)
         status = hash_arena(session, arena + param->offset, param->count, digest);
@@ -107,7 +103,7 @@ static dlc_status digest_param(const dlc_session *session, int32_t i,
     const dlc_net_param *param = dlc_net_param_at(session->net, i);
     const uint64_t place[] = {param->offset, param->count};
     *digest = 0;
-    if (!is_summed(param))
+    if (!is_reduced(session, param))
         return DLC_OK;
     /* Offsets follow from the counts of earlier parameters, so only the count is
      * hashed. */
@@ -117,49 +113,49 @@ static dlc_status digest_param(const dlc_session *session, int32_t i,
                                                       : digest_ramp(session, i, digest);
 }
 
-static dlc_status digest_all(const dlc_session *session, uint64_t *digest) {
-    for (int32_t i = 0; i < dlc_net_params(session->net); i++)
-        DLC_TRY(digest_param(session, i, &digest[i]));
+static dlc_status answer_all(const dlc_session *session, answer *mine) {
+    for (int32_t i = 0; i < dlc_net_params(session->net); i++) {
+        mine[i].which = digest_name(dlc_net_param_at(session->net, i));
+        DLC_TRY(digest_param(session, i, &mine[i].layout));
+    }
     return DLC_OK;
 }
 
 /* ---- Comparing ------------------------------------------------------------------- */
 
-/* What all ranks said: a summary of each, and `most` digests of each. */
+/* What all ranks said: `most` answers of each, of which the last may be empty. */
 typedef struct answers {
-    summary *summary;
-    uint64_t *digest;
+    answer *answer;
     int64_t most;
 } answers;
 
-static dlc_status gather(const dlc_session *session, answers *all) {
-    size_t ranks = (size_t)session->ranks;
-    summary mine = summarize(session->net);
-    all->summary = dlc_alloc(ranks, sizeof *all->summary);
-    if (!all->summary)
+static dlc_status find_most(const dlc_session *session, int64_t *most) {
+    int64_t mine = dlc_net_params(session->net);
+    int64_t *all = dlc_alloc((size_t)session->ranks, sizeof *all);
+    if (!all)
         return DLC_ERR_NOMEM;
-    DLC_TRY(dlc_job_all_gather(session->job, &mine, sizeof mine, all->summary));
-    for (size_t r = 0; r < ranks; r++)
-        if (all->summary[r].params > all->most)
-            all->most = all->summary[r].params;
-    size_t capacity = (size_t)all->most;
-    uint64_t *digest = dlc_alloc(capacity, sizeof *digest);
-    all->digest = dlc_alloc(capacity * ranks, sizeof *all->digest);
-    dlc_status status = digest && all->digest ? digest_all(session, digest)
-                                              : DLC_ERR_NOMEM;
-    if (status == DLC_OK)
-        status = dlc_job_all_gather(session->job, digest, capacity * sizeof *digest,
-                                    all->digest);
-    dlc_free(digest);
+    dlc_status status = dlc_job_all_gather(session->job, &mine, sizeof mine, all);
+    for (int32_t r = 0; status == DLC_OK && r < session->ranks; r++)
+        *most = all[r] > *most ? all[r] : *most;
+    dlc_free(all);
     return status;
 }
 
-/* The first rank that has the same list of parameters as rank r. */
-static int32_t first_of_kind(const answers *all, int32_t r) {
-    int32_t first = 0;
-    while (all->summary[first].list != all->summary[r].list)
-        first++;
-    return first;
+static dlc_status gather(const dlc_session *session, answers *all) {
+    DLC_TRY(find_most(session, &all->most));
+    size_t capacity = (size_t)all->most;
+    answer *mine = dlc_alloc(capacity, sizeof *mine);
+    all->answer = dlc_alloc(capacity * (size_t)session->ranks, sizeof *all->answer);
+    dlc_status status = mine && all->answer ? answer_all(session, mine) : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        status = dlc_job_all_gather(session->job, mine, capacity * sizeof *mine,
+                                    all->answer);
+    dlc_free(mine);
+    return status;
+}
+
+static const answer *answer_of(const answers *all, int32_t r, int64_t i) {
+    return &all->answer[r * all->most + i];
 }
 
 static int32_t layer_of(const dlc_session *session, int32_t i) {
@@ -175,12 +171,13 @@ static int32_t layer_of(const dlc_session *session, int32_t i) {
     return layer;
 }
 
-/* Does rank r lay out parameter i differently from the first rank with the same list?
- */
+/* Does rank r lay out parameter i differently from the first rank that has it? */
 static int layout_differs(const answers *all, int32_t r, int64_t i) {
-    int32_t first = first_of_kind(all, r);
-    return i < all->summary[r].params &&
-           all->digest[r * all->most + i] != all->digest[first * all->most + i];
+    const answer *its = answer_of(all, r, i);
+    int32_t first = 0;
+    while (answer_of(all, first, i)->which != its->which)
+        first++;
+    return answer_of(all, first, i)->layout != its->layout;
 }
 
 static dlc_status fail_layout(const dlc_session *session, int32_t rank, int32_t i,
@@ -196,12 +193,12 @@ static dlc_status fail_layout(const dlc_session *session, int32_t rank, int32_t 
 /* Marks layers whose parameters must be plain; *unlike: there are some on any rank. */
 static dlc_status compare(const dlc_session *session, const answers *all, int is_last,
                           int *differs) {
-    int32_t mine = first_of_kind(all, session->rank);
     for (int32_t r = 0; r < session->ranks; r++)
         for (int32_t i = 0; i < all->most; i++) {
             if (!layout_differs(all, r, i))
                 continue;
-            int is_mine = first_of_kind(all, r) == mine;
+            int is_mine = answer_of(all, session->rank, i)->which ==
+                          answer_of(all, r, i)->which;
             *differs = 1;
             if (is_last)
                 return fail_layout(session, r, i, is_mine);
@@ -238,8 +235,7 @@ dlc_status dlc_layout_check(dlc_session *session, int *rebuild) {
     dlc_status status = gather(session, &all);
     if (status == DLC_OK)
         status = compare(session, &all, is_last, &differs);
-    dlc_free(all.summary);
-    dlc_free(all.digest);
+    dlc_free(all.answer);
     if (status == DLC_OK && differs && session->rank == 0)
         announce(session);
     *rebuild = differs;

@@ -27,14 +27,16 @@ static uint64_t process_bytes(const dlc_setup *setup) {
     return (setup->resident_bytes + FIRST_USE_BYTES + step / 2) / step * step;
 }
 
-/* How many ranks have the same weights, and can share their states. */
-static int32_t shards_of(const dlc_session *session) {
-    return dlc_mesh_stage_group(&session->mesh, session->rank).ranks;
+/* How many ranks have the same parameters of a set, and can share their states. */
+static int32_t shards_of(const dlc_session *session, int32_t set) {
+    const dlc_mesh *mesh = &session->mesh;
+    return set == DLC_PARAMS_WHOLE ? dlc_mesh_stage_group(mesh, session->rank).ranks
+                                   : dlc_mesh_data_group(mesh, session->rank).ranks;
 }
 
 /* Are updates sharded, if [transport] shard_optimizer is not `other`? */
 static int shards_unless(const dlc_session *session, const char *other) {
-    return dlc_session_may_shard(session) && shards_of(session) > 1 &&
+    return dlc_session_may_shard(session) && shards_of(session, DLC_PARAMS_WHOLE) > 1 &&
            !dlc_settings_is(session->setup->transport_settings, "shard_optimizer",
                             other);
 }
@@ -46,14 +48,18 @@ static uint64_t solver_bytes(const dlc_session *session) {
     uint64_t states = (uint64_t)dlc_solver_states(&session->solver);
     if (!session->net)
         return 0;
-    uint64_t own = dlc_net_arenas(session->net)->count;
-    uint64_t split = dlc_net_sharded_arenas(session->net)->count;
-    uint64_t norms = dlc_solver_needs_whole_tensors(&session->solver)
-                         ? (own + split) / DLC_SQUARE_PIECE * sizeof(double)
-                         : 0;
-    if (shards_unless(session, "no") && shards_unless(session, "auto"))
-        own = own / (uint64_t)shards_of(session) + DLC_SQUARE_PIECE;
-    return states * (own + split) * sizeof(float) + norms;
+    int has_shards = shards_unless(session, "no") && shards_unless(session, "auto");
+    int has_norms = dlc_solver_needs_whole_tensors(&session->solver);
+    uint64_t bytes = 0;
+    for (int32_t s = 0; s < DLC_PARAM_SETS; s++) {
+        uint64_t count = dlc_net_arenas_of(session->net, s)->count;
+        uint64_t shards = (uint64_t)shards_of(session, s);
+        bytes += has_norms ? count / DLC_SQUARE_PIECE * sizeof(double) : 0;
+        if (has_shards && count && shards > 1)
+            count = count / shards + DLC_SQUARE_PIECE;
+        bytes += states * count * sizeof(float);
+    }
+    return bytes;
 }
 
 /* Before there are nets, the speed of the memory may be measured. */
@@ -86,8 +92,9 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
     dlc_session_memory made = {
         .process = process_bytes(setup),
         .weights = train.weights + train.buffers + test.weights + test.buffers,
-        .gradients = session->accumulation_steps > 1 ? 2 * train.gradients
-                                                     : train.gradients,
+        .gradients = session->accumulation_steps * session->micro_batches > 1
+                         ? 2 * train.gradients
+                         : train.gradients,
         .solver = solver_bytes(session),
         .activations = train.activations + test.activations,
         .feeds = feed + test_feed,

@@ -1,4 +1,4 @@
-/* Asks the solver and the consistency model what they need, and opens them. */
+/* Asks the solver and the consistency model what they need. */
 #include "session/model.h"
 
 #include "base/memory.h"
@@ -29,6 +29,10 @@ static dlc_status set_schedule(dlc_session *session, const dlc_lr_schedule *sche
     return dlc_solver_set_schedule(&session->solver, &job);
 }
 
+dlc_status dlc_session_set_schedule(dlc_session *session) {
+    return set_schedule(session, session->resumed_schedule);
+}
+
 dlc_status dlc_session_count_iterations(dlc_session *session) {
     const dlc_setup *setup = session->setup;
     int64_t step = dlc_session_samples(session);
@@ -39,62 +43,7 @@ dlc_status dlc_session_count_iterations(dlc_session *session) {
     return set_schedule(session, NULL);
 }
 
-/* ---- Opening ------------------------------------------------------------------- */
-
-/* NULL with deferred updates: they belong to the iteration before the one that the
- * control block describes. */
-static const dlc_rule_values *values_at(const dlc_session *session) {
-    return dlc_session_async_queue(session) && !session->deferred_update
-               ? &session->control.on_device->values
-               : NULL;
-}
-
-dlc_status dlc_session_open_slots(dlc_session *session) {
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    session->accumulator = (dlc_accumulator){
-        .ops = session->device_ops,
-        .device = session->device,
-        .queue = session->queue,
-        .steps = session->solver.accumulation_steps,
-        .gradients = arenas->gradients,
-        .count = arenas->count - arenas->control_words};
-    DLC_TRY(dlc_slots_open(&session->solver, session->device_ops, session->device,
-                           dlc_exchanger_slot_count(session->exchanger),
-                           session->slot));
-    return dlc_accumulator_open(&session->accumulator);
-}
-
-static dlc_status open_updater(dlc_session *session) {
-    dlc_update_target target = dlc_session_update_target(session,
-                                                         dlc_net_arenas(session->net));
-    target.peers = &session->model_norms.shared;
-    target.values_at = values_at(session);
-    target.loss_scale = session->loss_scale.base;
-    return dlc_solver_updater_open(&target, &session->updater);
-}
-
-dlc_consistency_args dlc_session_model_args(const dlc_session *session,
-                                            const dlc_arenas *arenas,
-                                            const dlc_memory *slot,
-                                            const dlc_replicas *replicas) {
-    dlc_consistency_args args = {.size = sizeof args,
-                                 .settings = session->setup->consistency_settings,
-                                 .device_ops = session->device_ops,
-                                 .device = session->device,
-                                 .queue = session->queue,
-                                 .count = arenas->count,
-                                 .control_words = arenas->control_words,
-                                 .weights = arenas->weights,
-                                 .gradients = arenas->gradients,
-                                 .p2p = replicas->p2p ? dlc_p2p_table(replicas->p2p)
-                                                      : NULL,
-                                 .batch_split = replicas->samples,
-                                 .job_rank = session->rank,
-                                 .iteration = session->iteration};
-    for (int32_t i = 0; i < session->solver.slots; i++)
-        args.slots[i] = slot[i].base;
-    return args;
-}
+/* ---- Their memory -------------------------------------------------------------- */
 
 /* Adds the memory of a model of these parameters, of which so many ranks have replicas.
  */
@@ -127,35 +76,7 @@ dlc_status dlc_session_model_bytes(const dlc_session *session, uint64_t *bytes) 
         return DLC_OK;
     DLC_TRY(add_model_bytes(session, dlc_net_arenas(session->net),
                             dlc_mesh_stage_group(mesh, session->rank), share, bytes));
-    return add_model_bytes(session, dlc_net_sharded_arenas(session->net),
+    return add_model_bytes(session, dlc_net_arenas_of(session->net, DLC_PARAMS_ROWS),
                            dlc_mesh_data_group(mesh, session->rank),
                            share * mesh->tensor, bytes);
-}
-
-dlc_status dlc_session_open_model(dlc_session *session) {
-    const dlc_consistency_ops *ops = session->consistency_ops;
-    DLC_TRY(set_schedule(session, session->resumed_schedule));
-    DLC_TRY(open_updater(session));
-    dlc_consistency_args args = dlc_session_model_args(
-        session, dlc_net_arenas(session->net), session->slot, &session->replicas);
-    args.updater = dlc_solver_updater_table(session->updater);
-    args.exchange = dlc_exchanger_table(session->exchanger);
-    DLC_TRY(ops->create(&args, &session->consistency));
-    if (session->model_state)
-        DLC_TRY(ops->load(session->consistency, session->model_state,
-                          session->model_state_bytes));
-    return session->deferred_update
-               ? dlc_updates_open(ops, session->consistency, session->bucket_begin,
-                                  session->buckets, &session->ema, &session->updates)
-               : DLC_OK;
-}
-
-void dlc_session_close_model(dlc_session *session) {
-    dlc_updates_close(&session->updates);
-    dlc_p2p_cancel(session->replicas.p2p); /* nobody waits for a peer that has left */
-    if (session->consistency)
-        session->consistency_ops->destroy(session->consistency);
-    dlc_solver_updater_close(session->updater);
-    dlc_replicas_close(&session->replicas);
-    dlc_free(session->model_state);
 }

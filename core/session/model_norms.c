@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "comm/all_gather.h"
+#include "session/param_sets.h"
 
 /* ---- Sums over ranks ------------------------------------------------------------- */
 
@@ -76,8 +77,9 @@ static dlc_status fetch_squares(dlc_session *session, const double *square,
     const double *of[2] = {has_own || place.data + place.tensor == 0 ? square : NULL,
                            NULL};
     double *own = session->model_norms.square.base;
-    if (has_own || place.data == 0)
-        DLC_TRY(dlc_local_update_gradient_square(&session->sharded.update, &of[1]));
+    DLC_TRY(dlc_param_set_gradient_square(&session->set[DLC_PARAMS_ROWS], &of[1]));
+    if (!has_own && place.data > 0)
+        of[1] = NULL;
     for (int i = 0; i < 2; i++)
         DLC_TRY(of[i] ? ops->copy(session->device, session->queue, own + i, of[i],
                                   sizeof *own)
@@ -101,7 +103,7 @@ typedef struct shares {
 } shares;
 
 static shares shares_of(const dlc_session *session) {
-    const dlc_replicas *replicas = &session->replicas;
+    const dlc_replicas *replicas = &session->set[DLC_PARAMS_WHOLE].replicas;
     dlc_mesh_group group = dlc_mesh_tensor_group(&session->mesh, session->rank);
     double own = 0, of_group = 0, all = 0;
     for (int32_t i = 0; i < replicas->ranks.ranks; i++) {
@@ -169,13 +171,14 @@ dlc_status dlc_model_norms_open(dlc_session *session) {
     dlc_memory *square = &session->model_norms.square;
     if (!session->model_norms.all || !dlc_session_needs_all_gradients(session))
         return DLC_OK;
-    size_t most = 2 + (size_t)dlc_net_sharded_arenas(session->net)->segments;
+    size_t most = 2 +
+                  (size_t)dlc_net_arenas_of(session->net, DLC_PARAMS_ROWS)->segments;
     DLC_TRY(take(session, 2, 0, square));
     DLC_TRY(take(session, ((size_t)session->ranks + 1) * most, DLC_MEM_STAGING,
                  &session->model_norms.numbers));
-    session->model_norms.shared = (dlc_norm_peers){.context = session,
-                                                   .sum_model = sum_model};
-    session->model_norms.sharded = (dlc_norm_peers){
+    session->set[DLC_PARAMS_WHOLE].peers = (dlc_norm_peers){.context = session,
+                                                            .sum_model = sum_model};
+    session->set[DLC_PARAMS_ROWS].peers = (dlc_norm_peers){
         .context = session, .sum_rows = sum_rows, .square = square->base};
     return DLC_OK;
 }

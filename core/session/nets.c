@@ -3,6 +3,7 @@
 
 #include "session/layout_check.h"
 #include "session/memory.h"
+#include "session/param_sets.h"
 
 static void note_activity(void *context, const char *phase, const char *layer) {
     dlc_job_activity(context, phase, layer, 0);
@@ -27,13 +28,13 @@ static dlc_status make_args(dlc_session *session, dlc_phase phase,
         .recompute = dlc_settings_get_bool(session->setup->train_settings, "recompute"),
         .batch = batch,
         .seed = session->setup->seed,
-        .shared = session->ranks > 1,
+        .shared = {[DLC_PARAMS_WHOLE] = session->ranks > 1},
         .train_net = train_net,
         .plain_params = session->plain,
         .on_activity = note_activity,
         .activity_context = session->job,
-        .wait_for_weights = phase == DLC_PHASE_TRAIN ? dlc_updates_need : NULL,
-        .weights_context = &session->updates,
+        .wait_for_weights = phase == DLC_PHASE_TRAIN ? dlc_param_sets_need : NULL,
+        .weights_context = session,
         .group = phase == DLC_PHASE_TRAIN ? dlc_layer_group_table(&session->layer_group)
                                           : NULL,
         .empty = phase == DLC_PHASE_TRAIN && session->local_batch == 0};

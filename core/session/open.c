@@ -7,15 +7,13 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "plan/buckets.h"
 #include "session/ema.h"
-#include "session/exchange_schedule.h"
 #include "session/feeds.h"
 #include "session/loss_scale.h"
 #include "session/model.h"
 #include "session/model_norms.h"
 #include "session/nets.h"
-#include "session/sharded.h"
+#include "session/param_sets.h"
 #include "session/test_output.h"
 
 /* ---- Device and batch -------------------------------------------------------- */
@@ -89,78 +87,17 @@ static dlc_status open_connection(dlc_session *session) {
                                 .any_order = dlc_settings_is(setup->transport_settings,
                                                              "reduction_order", "any")};
     DLC_TRY(dlc_connection_open(&args, &session->connection));
-    session->replicas = (dlc_replicas){.ranks = {.stride = 1, .ranks = session->ranks},
-                                       .how = session->connection.how};
+    session->set[DLC_PARAMS_WHOLE].replicas = (dlc_replicas){
+        .ranks = {.stride = 1, .ranks = session->ranks},
+        .how = session->connection.how};
     return DLC_OK;
 }
 
 static dlc_status open_replicas(dlc_session *session) {
-    int needs_p2p = session->needs.p2p_channel;
-    DLC_TRY(dlc_replicas_open(&session->replicas, session->job, session->local_batch,
-                              needs_p2p));
-    return dlc_replicas_open(&session->sharded.replicas, session->job,
-                             session->local_batch, needs_p2p);
-}
-
-/* Registers the arenas with the transports, which then work in place. */
-static dlc_status attach_arenas(dlc_session *session) {
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    if (session->ranks == 1)
-        return DLC_OK;
-    DLC_TRY(
-        dlc_comm_register_buffer(session->connection.comm, arenas->gradient_memory));
-    return dlc_comm_register_buffer(session->connection.comm, arenas->weight_memory);
-}
-
-/* The end of each segment in the arena; release it with dlc_free. */
-static size_t *segment_ends(const dlc_arenas *arenas) {
-    size_t segments = (size_t)arenas->segments;
-    size_t *ends = dlc_alloc(segments + 1, sizeof *ends);
-    for (size_t i = 0; ends && i < segments; i++)
-        ends[i] = arenas->segment[i].offset + arenas->segment[i].count;
-    if (ends) /* the control words belong to the last bucket, or are one */
-        ends[segments ? segments - 1 : 0] = arenas->count;
-    return ends;
-}
-
-static void note_exchange_activity(void *job, const char *what, uint64_t bytes) {
-    dlc_job_exchange_activity(job, what, bytes);
-}
-
-static dlc_status open_exchange(dlc_session *session) {
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    dlc_exchange_schedule schedule;
-    DLC_TRY(attach_arenas(session));
-    DLC_TRY(dlc_exchange_schedule_make(session, &schedule));
-    size_t *ends = segment_ends(arenas);
-    if (!ends)
-        return DLC_ERR_NOMEM;
-    size_t segments = arenas->segments ? (size_t)arenas->segments : 1;
-    dlc_status status = dlc_plan_arena_buckets(ends, segments, schedule.bucket_bytes,
-                                               &session->bucket_begin,
-                                               &session->buckets);
-    dlc_free(ends);
-    if (status != DLC_OK)
-        return status;
-    if (schedule.shard_optimizer)
-        dlc_plan_cut_shards((size_t)dlc_comm_ranks(session->connection.comm) *
-                                DLC_SQUARE_PIECE,
-                            arenas->count - arenas->control_words,
-                            session->bucket_begin, &session->buckets);
-    session->deferred_update = schedule.overlap_forward;
-    dlc_exchange_args args = {.comm = session->connection.comm,
-                              .device_ops = session->device_ops,
-                              .device = session->device,
-                              .queue = session->queue,
-                              .gradients = arenas->gradients,
-                              .weights = arenas->weights,
-                              .begin = session->bucket_begin,
-                              .buckets = session->buckets,
-                              .shard_optimizer = schedule.shard_optimizer,
-                              .newest_first = schedule.overlap_forward,
-                              .on_activity = note_exchange_activity,
-                              .activity_context = session->job};
-    return dlc_exchanger_open(&args, &session->exchanger);
+    for (int32_t s = 0; s < DLC_PARAM_SETS; s++)
+        DLC_TRY(dlc_replicas_open(&session->set[s].replicas, session->job,
+                                  session->local_batch, session->needs.p2p_channel));
+    return DLC_OK;
 }
 
 /* ---- Axes -------------------------------------------------------------------- */
@@ -325,9 +262,8 @@ static dlc_status open_work(dlc_session *session) {
     DLC_TRY(aside(session, connect_axes));
     DLC_TRY(aside(session, open_replicas));
     DLC_TRY(aside(session, open_layer_group));
-    DLC_TRY(aside(session, open_exchange));
-    DLC_TRY(dlc_session_open_slots(session));
-    DLC_TRY(dlc_sharded_open(session));
+    DLC_TRY(aside(session, dlc_param_sets_open_exchange));
+    DLC_TRY(dlc_param_sets_open_slots(session));
     dlc_session_ema_open(session);
     return open_axes(session);
 }
@@ -346,8 +282,8 @@ dlc_status dlc_session_start(dlc_session *session) {
     DLC_EACH_AXIS(session, axis, start)
     DLC_TRY(axis->ops->start(axis));
     DLC_TRY(dlc_model_norms_open(session));
-    DLC_TRY(dlc_sharded_start(session));
-    return aside(session, dlc_session_open_model);
+    DLC_TRY(dlc_session_set_schedule(session));
+    return aside(session, dlc_param_sets_open_models);
 }
 
 static dlc_status open_test(dlc_session *session) {
@@ -406,17 +342,15 @@ dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job,
 
 /* Closes what open_work and dlc_session_start have opened. */
 static void close_work(dlc_session *session) {
-    dlc_session_close_model(session);
-    dlc_sharded_close(session);
-    dlc_accumulator_close(&session->accumulator);
-    dlc_slots_close(session->device_ops, session->device, session->slot);
+    dlc_param_sets_close_models(session);
+    dlc_param_sets_close_slots(session);
+    dlc_free(session->model_state);
     dlc_layer_group_close(
         &session->layer_group); /* before the exchanger waits for the queue */
-    dlc_exchanger_close(session->exchanger);
+    dlc_param_sets_close_exchange(session);
     disconnect_axes(session);
     dlc_model_norms_close(session);
     dlc_connection_close(&session->connection);
-    dlc_free(session->bucket_begin);
     dlc_test_output_close(session);
     dlc_nets_free(session);
     dlc_free(session->plain);
@@ -450,7 +384,7 @@ static dlc_session remaining(const dlc_session *from) {
 }
 
 static void add_exchanged(dlc_session *session) {
-    dlc_exchange_stats stats = dlc_exchanger_stats(session->exchanger);
+    dlc_exchange_stats stats = dlc_param_sets_exchanged(session);
     session->exchanged.bytes += stats.bytes;
     session->exchanged.busy += stats.busy;
     session->exchanged.waited += stats.waited;
@@ -494,13 +428,13 @@ dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event) {
     const struct timespec pause = {.tv_nsec = POLL_INTERVAL_NS};
     int done = 0;
 
-    if (!dlc_exchanger_is_stream_ordered(session->exchanger))
+    if (!dlc_param_sets_are_stream_ordered(session))
         return ops->queues->event_sync(session->device, event);
     for (;;) {
         DLC_TRY(ops->queues->event_done(session->device, event, &done));
         if (done)
             return DLC_OK;
-        DLC_TRY(dlc_comm_poll(session->connection.comm));
+        DLC_TRY(dlc_param_sets_poll(session));
         DLC_TRY(dlc_layer_group_poll(&session->layer_group));
         (void)nanosleep(&pause, NULL);
     }

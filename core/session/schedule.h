@@ -33,8 +33,7 @@ typedef struct dlc_pass {
     const struct dlc_batch *batch; /* NULL: none is read, or the net has it already */
     int64_t iteration;             /* the feed's number of the batch */
     double *loss; /* to which this rank's part of the mean loss is added, or NULL */
-    /* The gradient arena is final up to there. */
-    dlc_status (*ready)(void *context, size_t elements);
+    dlc_status (*ready)(void *context, int32_t set, size_t elements); /* dlc_net_done */
     void *context;
 } dlc_pass;
 

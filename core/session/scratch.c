@@ -5,22 +5,20 @@
 #include "session/full_state.h"
 
 /* Idle memory for `least` elements; count 0: there is none. Gradients come last,
- * because they have to be cleared, and those of the shared parameters only if states
- * are not put together there. */
+ * because they have to be cleared, and only if states are not put together there. */
 static dlc_scratch find_idle(const dlc_session *session, size_t least,
                              int holds_states) {
-    const dlc_arenas *rows = dlc_net_sharded_arenas(session->net);
-    const dlc_arenas *shared = dlc_net_arenas(session->net);
     dlc_scratch idle = {.count = 0};
     if (!(session->setup->device->caps & DLC_DEVICE_HOST))
         return idle;
     idle.base = dlc_net_activations(session->net, &idle.count);
     if (idle.count >= least)
         return idle;
-    if (rows->count >= least)
-        return (dlc_scratch){rows->gradients, rows->count, .is_gradients = 1};
-    if (!holds_states && shared->count >= least)
-        return (dlc_scratch){shared->gradients, shared->count, .is_gradients = 1};
+    for (int32_t s = DLC_PARAM_SETS; s-- > 0 && !holds_states;) {
+        const dlc_arenas *arenas = dlc_net_arenas_of(session->net, s);
+        if (arenas->count >= least)
+            return (dlc_scratch){arenas->gradients, arenas->count, .is_gradients = 1};
+    }
     return (dlc_scratch){.count = 0};
 }
 

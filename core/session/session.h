@@ -8,7 +8,6 @@
 #ifndef DLC_SESSION_SESSION_H
 #define DLC_SESSION_SESSION_H
 
-#include "comm/exchange.h"
 #include "data/feed.h"
 #include "job/job.h"
 #include "net/net.h"
@@ -17,15 +16,10 @@
 #include "session/control.h"
 #include "session/layer_group.h"
 #include "session/output.h"
-#include "session/replicas.h"
-#include "session/updates.h"
+#include "session/param_set.h"
 #include "setup/mesh.h"
 #include "setup/setup.h"
-#include "solver/accumulate.h"
-#include "solver/ema.h"
-#include "solver/local_update.h"
 #include "solver/slots.h"
-#include "solver/updater.h"
 
 typedef struct dlc_session {
     dlc_setup *setup;
@@ -47,46 +41,25 @@ typedef struct dlc_session {
     dlc_session_output output; /* of the test net, that is handed out */
 
     dlc_connection connection;
-    dlc_exchanger *exchanger;
-    size_t *bucket_begin;
-    int32_t buckets;
+    dlc_param_set set[DLC_PARAM_SETS];
 
     dlc_solver solver;
-    dlc_accumulator accumulator;
-    dlc_solver_updater *updater;
     const dlc_consistency_ops *consistency_ops;
-    dlc_consistency *consistency;
     dlc_consistency_needs needs;
-    int deferred_update; /* weights are updated when the next forward needs them */
-    dlc_updates updates; /* deferred ones that are still pending */
-    dlc_memory slot[DLC_MAX_STATES]; /* this rank's shards, if updates are sharded */
     struct {
-        int32_t taken; /* 1 + the state that the gradients' arena holds; 0: none */
         int writes, from_rank_0;
     } full_state; /* see full_state.h */
-    dlc_ema ema;  /* of `slot` (session/ema.h) */
-    struct {
-        dlc_memory slot[DLC_MAX_STATES];
-        dlc_ema ema;
-        /* Of the ranks with the same rows, set by an axis; NULL: only this one has
-         * them. */
-        dlc_comm *comm;
-        dlc_replicas replicas;
-        dlc_exchanger *exchanger;
-        dlc_local_update update;
-    } sharded; /* see sharded.h */
     struct {
         /* Of all ranks, and of those that divide layers with this one, set by axes;
          * NULL: each rank has the whole model, or no layer is divided. */
         dlc_progress_engine *all, *rows;
-        dlc_norm_peers shared, sharded; /* for the two arenas of parameters */
-        dlc_memory numbers;             /* own; staging: a row of each rank, the sum */
-        dlc_memory square;              /* own */
-        int32_t pending;                /* transfers */
-        double waited;                  /* seconds, for other ranks */
-    } model_norms;                      /* see model_norms.h */
-    struct dlc_shards *shards;          /* NULL: every rank has all parameters */
-    struct dlc_run_folder *run_folder;  /* of its checkpoints; NULL: there are none */
+        dlc_memory numbers;            /* own; staging: a row of each rank, the sum */
+        dlc_memory square;             /* own */
+        int32_t pending;               /* transfers */
+        double waited;                 /* seconds, for other ranks */
+    } model_norms;                     /* see model_norms.h */
+    struct dlc_shards *shards;         /* NULL: every rank has all parameters */
+    struct dlc_run_folder *run_folder; /* of its checkpoints; NULL: there are none */
     const dlc_lr_schedule *resumed_schedule; /* of the run that is resumed, or NULL */
     /* Own; the consistency model's bytes from a checkpoint, until it is started; NULL.
      */
@@ -94,7 +67,6 @@ typedef struct dlc_session {
     size_t model_state_bytes;
 
     dlc_session_layer_group layer_group; /* of collective layers */
-    dlc_replicas replicas; /* of the parameters that this rank has whole */
 
     int64_t local_offset, local_batch; /* this rank's samples in the global batch */
     int32_t micro_batches;             /* that a pass of this rank is cut into */
@@ -158,13 +130,6 @@ int dlc_session_may_defer(const dlc_session *session);
  * memory. */
 dlc_update_target dlc_session_update_target(const dlc_session *session,
                                             const dlc_arenas *arenas);
-
-/* What a consistency model of these parameters is created with, but for updater and
- * exchange. */
-dlc_consistency_args dlc_session_model_args(const dlc_session *session,
-                                            const dlc_arenas *arenas,
-                                            const dlc_memory *slot,
-                                            const dlc_replicas *replicas);
 
 /* Samples of an iteration, over all ranks and accumulation steps. */
 int64_t dlc_session_samples(const dlc_session *session);

@@ -1,4 +1,4 @@
-/* A consistency model whose exchange may have nothing to do. */
+/* A consistency model whose exchange has nothing to do. */
 #include "solver/local_update.h"
 
 #include "base/status.h"
@@ -21,9 +21,7 @@ static dlc_status open_model(const dlc_update_target *target,
                                       .start = no_reduction,
                                       .wait = no_reduction};
     made.updater = dlc_solver_updater_table(update->updater);
-    if (!made.exchange)
-        made.exchange = &update->exchange;
-    update->reduction = made.exchange;
+    made.exchange = &update->exchange;
     return update->ops->create(&made, &update->model);
 }
 
@@ -57,24 +55,11 @@ dlc_status dlc_local_update_ready(const dlc_local_update *update, int64_t iterat
     if (!update->model)
         return DLC_OK;
     DLC_TRY(dlc_accumulate(accumulator, micro_batch, 0, accumulator->count));
-    return micro_batch == accumulator->steps - 1 && !update->is_late
+    return micro_batch == accumulator->steps - 1
                ? update->ops->ready(update->model, iteration, 0)
                : DLC_OK;
 }
 
 dlc_status dlc_local_update_finish(const dlc_local_update *update, int64_t iteration) {
-    if (update->model && update->is_late)
-        DLC_TRY(update->ops->ready(update->model, iteration, 0));
     return update->model ? update->ops->finish(update->model, iteration) : DLC_OK;
-}
-
-dlc_status dlc_local_update_gradient_square(const dlc_local_update *update,
-                                            const double **square) {
-    *square = NULL;
-    if (!update->model)
-        return DLC_OK;
-    if (!update->is_late)
-        DLC_TRY(update->reduction->wait(update->reduction->context, 0));
-    return dlc_solver_updater_gradient_square(update->updater,
-                                              update->accumulator.gradients, square);
 }

@@ -136,12 +136,14 @@ static dlc_status table_measure(void *context, dlc_queue *queue,
 }
 
 dlc_status dlc_solver_updater_gradient_square(dlc_solver_updater *updater,
+                                              const dlc_exchange *exchange,
                                               const float *gradients,
                                               const double **square) {
     const dlc_update_arenas arenas = {.gradients = gradients};
     if (!updater->norms.sums)
         DLC_TRY(dlc_norms_open(&updater->target, &updater->norms));
-    DLC_TRY(dlc_norms_of_gradient(&updater->target, NULL, &arenas, &updater->norms));
+    DLC_TRY(
+        dlc_norms_of_gradient(&updater->target, exchange, &arenas, &updater->norms));
     *square = updater->norms.gradient;
     return DLC_OK;
 }

@@ -20,9 +20,10 @@ void dlc_solver_updater_close(dlc_solver_updater *updater); /* NULL allowed */
 /* For consistency models; valid until close. */
 const dlc_updater *dlc_solver_updater_table(const dlc_solver_updater *updater);
 
-/* *square: the squared norm of these gradients, of the whole arena, in device memory.
- * Only where updates need norms. */
+/* *square: the squared norm of these gradients, of the whole arena, in device memory;
+ * `exchange` gathers it if it shards updates. Only where updates need norms. */
 dlc_status dlc_solver_updater_gradient_square(dlc_solver_updater *updater,
+                                              const dlc_exchange *exchange,
                                               const float *gradients,
                                               const double **square);
 

@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "session/param_sets.h"
 #include "session/session_schedule.h"
-#include "session/sharded.h"
 
 /* Control words at the end of the gradient arena: reduced over the ranks with the last
  * bucket, so that all ranks act alike in the same iteration at no extra cost. */
@@ -37,35 +37,9 @@ dlc_upload dlc_iterate_upload(const dlc_session *session) {
 
 /* ---- Gradients ------------------------------------------------------------------- */
 
-/* The last of several passes carries the control words of all, because the arenas are
- * added up. */
+/* The last of several passes carries the control words of all. */
 static int is_last_pass(const dlc_iterate *iterate) {
     return iterate->schedule.pass == iterate->schedule.passes - 1;
-}
-
-/* Adds a bucket to those of earlier passes; the sum of all is ready. */
-static dlc_status bucket_ready(const dlc_iterate *iterate, int32_t bucket) {
-    const dlc_session *session = iterate->session;
-    DLC_TRY(dlc_accumulate(&session->accumulator, iterate->schedule.pass,
-                           session->bucket_begin[bucket],
-                           session->bucket_begin[bucket + 1]));
-    return is_last_pass(iterate) ? session->consistency_ops->ready(
-                                       session->consistency, session->iteration, bucket)
-                                 : DLC_OK;
-}
-
-/* Hands over every bucket whose gradients are final, up to `elements`. */
-static dlc_status mark_ready(void *context, size_t elements) {
-    dlc_iterate *iterate = context;
-    dlc_session *session = iterate->session;
-    while (iterate->bucket < session->buckets &&
-           session->bucket_begin[iterate->bucket + 1] <= elements) {
-        uint64_t began = dlc_now_ns();
-        DLC_TRY(bucket_ready(iterate, iterate->bucket));
-        iterate->solver_seconds += dlc_since(began);
-        iterate->bucket++;
-    }
-    return DLC_OK;
 }
 
 /* A rank without samples runs no passes: a parameter server, or a rank that
@@ -74,17 +48,60 @@ static int is_server(const dlc_session *session) {
     return session->local_batch == 0;
 }
 
+/* Is there no backward of this iteration after the current one? */
+static int is_last_backward(const dlc_iterate *iterate) {
+    int32_t micro_batches = iterate->session->micro_batches;
+    return is_server(iterate->session)
+               ? is_last_pass(iterate)
+               : iterate->backwards == iterate->schedule.passes * micro_batches - 1;
+}
+
+/* Adds a bucket to those of earlier micro-batches; the sum of all is ready. */
+static dlc_status bucket_ready(const dlc_iterate *iterate, const dlc_param_set *set,
+                               int32_t bucket) {
+    const dlc_session *session = iterate->session;
+    if (!is_server(session))
+        DLC_TRY(dlc_accumulate(&set->accumulator, iterate->backwards,
+                               set->bucket_begin[bucket],
+                               set->bucket_begin[bucket + 1]));
+    return is_last_backward(iterate) && !set->is_late
+               ? session->consistency_ops->ready(set->model, session->iteration, bucket)
+               : DLC_OK;
+}
+
+/* Hands over every bucket of a set whose gradients are final, up to `elements`. */
+static dlc_status mark_ready(void *context, int32_t which, size_t elements) {
+    dlc_iterate *iterate = context;
+    const dlc_param_set *set = &iterate->session->set[which];
+    int32_t *next = &iterate->bucket[which];
+    uint64_t began = dlc_now_ns();
+    while (*next < set->buckets && set->bucket_begin[*next + 1] <= elements)
+        DLC_TRY(bucket_ready(iterate, set, (*next)++));
+    iterate->solver_seconds += dlc_since(began);
+    return DLC_OK;
+}
+
+/* Rows first: with the last bucket of whole parameters a model may take the norm of
+ * both. */
+static dlc_status mark_all_ready(dlc_iterate *iterate) {
+    for (int32_t s = DLC_PARAM_SETS; s-- > 0;)
+        DLC_TRY(mark_ready(iterate, s, SIZE_MAX));
+    return DLC_OK;
+}
+
 /* A rank without samples that is no server contributes gradients of zero. */
 static int has_gradients(const dlc_session *session) {
     return session->rank < session->ranks - session->needs.servers;
 }
 
-static dlc_status zero_gradients(const dlc_iterate *iterate) {
+static dlc_status zero_gradients(dlc_iterate *iterate) {
     const dlc_session *session = iterate->session;
-    const dlc_arenas *arenas = dlc_net_arenas(session->net);
-    return session->device_ops->fill(session->device, queue_of(iterate),
-                                     arenas->gradients, 0,
-                                     arenas->count * sizeof(float));
+    memset(iterate->bucket, 0, sizeof iterate->bucket);
+    DLC_EACH_PARAM_SET(session, set)
+    DLC_TRY(session->device_ops->fill(session->device, queue_of(iterate),
+                                      set->arenas->gradients, 0,
+                                      set->arenas->count * sizeof(float)));
+    return DLC_OK;
 }
 
 /* ---- Control words --------------------------------------------------------------- */
@@ -118,30 +135,29 @@ static dlc_status write_control_words(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     float *control = iterate->words;
     memset(control, 0, sizeof iterate->words);
-    if (is_last_pass(iterate)) {
-        write_requests(iterate, control);
-        control[CONTROL_LOSS] = (float)iterate->loss;
-    }
+    write_requests(iterate, control);
+    control[CONTROL_LOSS] = (float)iterate->loss;
     return session->device_ops->copy(session->device, NULL, control_words_of(session),
                                      control, sizeof iterate->words);
 }
 
-/* As write_control_words, queued. The losses of all passes accumulate in the control's
- * words, which the last pass copies to the arena. */
-static dlc_status queue_control_words(dlc_iterate *iterate) {
-    dlc_session *session = iterate->session;
-    float *words = iterate->session->control.on_device->control_words;
+/* With a queue: adds the losses of a pass to the control's words. */
+static dlc_status add_losses(const dlc_iterate *iterate) {
+    const dlc_session *session = iterate->session;
     float share = (float)((double)session->local_batch /
                           (double)dlc_session_samples(session));
-    if (!is_server(session))
-        DLC_TRY(dlc_net_add_losses(session->net, share, &words[CONTROL_LOSS]));
-    if (!is_last_pass(iterate))
-        return session->device_ops->fill(session->device, session->queue,
-                                         control_words_of(session), 0,
-                                         DLC_CONTROL_WORDS * sizeof(float));
-    return session->device_ops->copy(session->device, session->queue,
-                                     control_words_of(session), words,
-                                     DLC_CONTROL_WORDS * sizeof(float));
+    if (!queue_of(iterate) || is_server(session))
+        return DLC_OK;
+    return dlc_net_add_losses(session->net, share,
+                              &session->control.on_device->control_words[CONTROL_LOSS]);
+}
+
+/* As write_control_words, queued. */
+static dlc_status queue_control_words(const dlc_iterate *iterate) {
+    const dlc_session *session = iterate->session;
+    return session->device_ops->copy(
+        session->device, session->queue, control_words_of(session),
+        session->control.on_device->control_words, DLC_CONTROL_WORDS * sizeof(float));
 }
 
 /* ---- The work of a schedule --------------------------------------------------------
@@ -150,7 +166,6 @@ static dlc_status queue_control_words(dlc_iterate *iterate) {
 static dlc_status read_batch(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     const dlc_schedule *schedule = &iterate->schedule;
-    iterate->bucket = 0;
     iterate->pass = (dlc_pass){.loss = queue_of(iterate) ? NULL : &iterate->loss,
                                .ready = mark_ready,
                                .context = iterate};
@@ -165,23 +180,36 @@ static dlc_status read_batch(dlc_iterate *iterate) {
     return DLC_OK;
 }
 
+/* Seconds spent on deferred updates since the last call. */
+static double take_update_seconds(dlc_session *session) {
+    double seconds = 0;
+    DLC_EACH_PARAM_SET(session, set) {
+        seconds += set->updates.seconds;
+        set->updates.seconds = 0;
+    }
+    return seconds;
+}
+
 /* Forward or backward of a micro-batch. The seconds spent on samples count, without
  * those spent meanwhile on updates and on waiting for what layers gather. */
 static dlc_status compute(dlc_iterate *iterate, dlc_work work) {
     const dlc_schedule *schedule = &iterate->schedule;
     dlc_session *session = iterate->session;
-    dlc_updates *updates = &session->updates;
     dlc_session_layer_group *group = &session->layer_group;
     uint64_t began = dlc_now_ns();
-    iterate->solver_seconds = updates->seconds = group->seconds = 0;
+    iterate->solver_seconds = group->seconds = 0;
+    (void)take_update_seconds(session);
+    if (work == DLC_WORK_BACKWARD)
+        memset(iterate->bucket, 0, sizeof iterate->bucket);
     DLC_TRY(
         (work == DLC_WORK_FORWARD ? schedule->ops->forward : schedule->ops->backward)(
             schedule->context, &iterate->pass, schedule->micro_batch));
-    if (work == DLC_WORK_BACKWARD)
-        DLC_TRY(dlc_sharded_ready(session, schedule->pass * session->micro_batches +
-                                               schedule->micro_batch));
+    if (work == DLC_WORK_BACKWARD && !is_last_backward(iterate)) {
+        DLC_TRY(mark_all_ready(iterate));
+        iterate->backwards++;
+    }
     iterate->compute_seconds += dlc_since(began) - iterate->solver_seconds -
-                                updates->seconds - group->seconds;
+                                take_update_seconds(session) - group->seconds;
     return DLC_OK;
 }
 
@@ -199,48 +227,30 @@ static dlc_status take_part(const dlc_session *session) {
     return dlc_net_backward(session->net, 0, NULL, NULL);
 }
 
-/* The gradients of a pass are complete: control words, and the buckets that are left.
- */
+/* The gradients of a pass are complete, or of all: control words, and the buckets that
+ * are left. */
 static dlc_status reduce(dlc_iterate *iterate) {
-    dlc_session *session = iterate->session;
+    const dlc_session *session = iterate->session;
     int has = !is_server(session) || has_gradients(session);
-    if (is_server(session)) {
-        iterate->bucket = 0;
+    if (is_server(session))
         DLC_TRY(take_part(session));
-        if (has)
-            DLC_TRY(zero_gradients(iterate));
-    }
+    DLC_TRY(add_losses(iterate));
+    if (!is_last_pass(iterate))
+        return DLC_OK;
+    if (is_server(session) && has)
+        DLC_TRY(zero_gradients(iterate));
     DLC_TRY(queue_of(iterate) ? queue_control_words(iterate)
                               : write_control_words(iterate));
-    return has ? mark_ready(iterate, dlc_net_arenas(session->net)->count) : DLC_OK;
+    return has ? mark_all_ready(iterate) : DLC_OK;
 }
 
-/* Updates the weights that all ranks share; or, if updates are deferred, only the
- * bucket with the control words: a rank without samples needs no weights that would
- * wait for the others, unless collective layers keep it in step with them. */
-static dlc_status update_shared(dlc_session *session) {
-    size_t count = dlc_net_arenas(session->net)->count;
-    if (!session->deferred_update) {
-        DLC_TRY(
-            session->consistency_ops->finish(session->consistency, session->iteration));
-        return dlc_ema_update(&session->ema, 0, SIZE_MAX);
-    }
-    dlc_updates_defer(&session->updates, session->iteration);
-    int waits = is_server(session) && !dlc_net_collective_layer(session->net);
-    return waits ? dlc_updates_finish(&session->updates)
-                 : dlc_updates_need(&session->updates, count - 1, count);
-}
-
-/* Rows of split layers are updated while the last buckets are being reduced, or, if
- * updates need norms, after these have been taken of all gradients. */
+/* A rank without samples needs no weights that would wait for the others, unless
+ * collective layers keep it in step with them. */
 static dlc_status update(const dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
-    int norms = dlc_session_needs_all_gradients(session);
     dlc_job_activity(session->job, "update", NULL, 0);
-    if (!norms)
-        DLC_TRY(dlc_sharded_finish(session));
-    DLC_TRY(update_shared(session));
-    return norms ? dlc_sharded_finish(session) : DLC_OK;
+    return dlc_param_sets_update(session, is_server(session) &&
+                                              !dlc_net_collective_layer(session->net));
 }
 
 /* Does the work that is left of the schedule. */
@@ -279,9 +289,10 @@ static const char *obstacle(const dlc_session *session) {
     return axis->ops->capture_obstacle;
     if (session->accumulation_steps > 1)
         return "an iteration has several micro-batches";
-    if (session->deferred_update)
+    const dlc_param_set *whole = &session->set[DLC_PARAMS_WHOLE];
+    if (whole->deferred_update)
         return "forward overlaps the updates of weights";
-    if (session->ranks > 1 && (!dlc_exchanger_is_stream_ordered(session->exchanger) ||
+    if (session->ranks > 1 && (!dlc_exchanger_is_stream_ordered(whole->exchanger) ||
                                !dlc_comm_can_capture(session->connection.comm)))
         return "the transport needs the CPU for each reduction";
     return dlc_layer_group_capture_obstacle(&session->layer_group);
@@ -316,14 +327,13 @@ static void capture(dlc_iterate *iterate) {
         }
     }
     iterate->schedule = after_reading;
-    iterate->bucket = 0;
     dlc_warn("iterations are not captured: %s", dlc_detail());
 }
 
 static dlc_status launch_graph(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     dlc_job_activity(session->job, "captured iteration", NULL, 0);
-    dlc_exchanger_count_replay(session->exchanger);
+    dlc_exchanger_count_replay(session->set[DLC_PARAMS_WHOLE].exchanger);
     return session->device_ops->queues->graph_launch(session->device, session->queue,
                                                      iterate->graph);
 }
@@ -388,6 +398,7 @@ int dlc_iterate_in_flight(const dlc_iterate *iterate) {
 
 dlc_status dlc_iterate_begin(dlc_iterate *iterate) {
     iterate->loss = 0;
+    iterate->backwards = 0;
     iterate->schedule = dlc_schedule_of(iterate->session);
     DLC_TRY(dlc_job_check(iterate->session->job));
     DLC_TRY(queue_of(iterate) ? queue_iteration(iterate) : run_schedule(iterate));

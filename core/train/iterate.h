@@ -31,8 +31,9 @@ typedef struct dlc_iterate {
     /* State of the iteration that has begun. */
     dlc_schedule schedule;
     dlc_pass pass;
-    dlc_batch batch; /* of the pass, if its schedule sets the net's input */
-    int32_t bucket;  /* the next to become ready */
+    dlc_batch batch;   /* of the pass, if its schedule sets the net's input */
+    int32_t backwards; /* of micro-batches, that are done */
+    int32_t bucket[DLC_PARAM_SETS]; /* the next to become ready */
     double loss;
     float words[DLC_CONTROL_WORDS]; /* this rank's control words; without a queue */
     int has_result;                 /* without a queue */

@@ -13,6 +13,7 @@
 #include "checkpoint/resume_schedule.h"
 #include "checkpoint/run_folder.h"
 #include "session/ema.h"
+#include "session/param_sets.h"
 #include "train/evaluate.h"
 #include "train/iterate.h"
 #include "train/progress.h"
@@ -81,7 +82,7 @@ static dlc_status end_all(train_loop *loop) {
         dlc_progress_iteration_begin(&loop->progress);
         DLC_TRY(end_oldest(loop));
     }
-    DLC_TRY(dlc_updates_finish(&loop->session->updates));
+    DLC_TRY(dlc_param_sets_finish(loop->session));
     dlc_progress_iteration_begin(&loop->progress);
     DLC_EACH_AXIS(loop->session, axis, synchronize)
     DLC_TRY(axis->ops->synchronize(axis));
@@ -220,15 +221,15 @@ static dlc_status run(train_loop *loop) {
 
 static void note_exchange(const dlc_session *session, dlc_train_result *result) {
     dlc_exchange_stats stats = session->exchanged;
-    if (!session->exchanger) /* it could not be reopened */
+    if (!session->set[DLC_PARAMS_WHOLE].exchanger) /* it could not be reopened */
         return;
-    dlc_exchange_stats last = dlc_exchanger_stats(session->exchanger);
+    dlc_exchange_stats last = dlc_param_sets_exchanged(session);
     stats.bytes += last.bytes;
     stats.busy += last.busy;
     stats.waited += last.waited;
     result->exchange_bytes = (double)stats.bytes;
     result->exchange_seconds = stats.busy;
-    result->hidden = dlc_exchanger_is_stream_ordered(session->exchanger)
+    result->hidden = dlc_param_sets_are_stream_ordered(session)
                          ? (double)NAN /* only the device could tell */
                          : dlc_exchange_hidden_fraction(&stats);
 }

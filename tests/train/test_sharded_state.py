@@ -75,14 +75,18 @@ class ShardedState(unittest.TestCase):
             self.assertEqual(len(ends), 1, ranks)
 
     def test_beside_other_modes(self):
-        """Shards of the stages of a pipeline, of the layers that are not split over the
-        ranks, and where samples are split unequally; also of updates that need norms."""
+        """Shards of the stages of a pipeline, beside layers that are split over the ranks, of
+        the rows of these, and where samples are split unequally; also of updates that need
+        norms."""
         stages, uneven = "--set=parallel.pipeline=ip1", "--set=parallel.batch_split="
         split = ("--set=ip1.parallel=tensor", "--set=parallel.tensor_schedule=whole_batch")
+        groups = ("--set=parallel.tensor=2",)
         for ranks, *mode in ((4, stages, *ADAM), (4, stages, *LAMB),
                              (6, stages, uneven + "3,1,2,2,1,1", *LAMB),
                              (2, *split, *ADAM),
                              (2, *split, *LAMB),
+                             (4, *groups, *split, *ADAM),
+                             (4, *groups, *split, *LAMB),
                              (3, uneven + "5,0,2", *ADAM)):
             with self.subTest(mode):
                 whole = self.train(WHOLE_UPDATES, *mode, ranks=ranks)
@@ -99,10 +103,10 @@ class ShardedState(unittest.TestCase):
         report = json.loads(done.stdout)
         return report.get("ranks", [report])[0]["memory"]["solver"]
 
-    def resident(self, how):
+    def resident(self, *how):
         """The most memory of any rank, in bytes."""
         with subprocess.Popen([BIN, "train", str(self.net), "--ranks=4", "--iterations=2",
-                               "--transport=host-staged", how,
+                               "--transport=host-staged", *how,
                                "--set=train.checkpoint_last=no", "--set=train.keep_best=no",
                                f"--run-dir={tempfile.mkdtemp(dir=self.folder)}"],
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
@@ -122,6 +126,16 @@ class ShardedState(unittest.TestCase):
         stages = "--set=parallel.pipeline=ip2"
         self.assertAlmostEqual(self.memory(SHARDED, stages) / self.memory(WHOLE_UPDATES, stages),
                                1 / 2, delta=0.01)
+
+    def test_memory_of_rows(self):
+        """Two ranks each have the same half of the weights: its state shrinks to a half."""
+        self.net.write_text(LARGE)
+        rows = ("--set=ip1.parallel=tensor", "--set=parallel.tensor=2",
+                "--set=parallel.tensor_schedule=whole_batch")
+        whole, shards = (self.memory(how, *rows) for how in (WHOLE_UPDATES, SHARDED))
+        self.assertAlmostEqual(shards / whole, 1 / 2, delta=0.01)
+        saved = self.resident(WHOLE_UPDATES, *rows) - self.resident(SHARDED, *rows)
+        self.assertGreater(saved, 0.9 * (whole - shards))
 
 
 if __name__ == "__main__":

@@ -58,10 +58,11 @@ static dlc_status plan(dlc_axis *axis) {
 /* With a p2p channel of its own, each rank goes on as soon as it may. Buckets are small
  * enough to be in flight while backward makes the next, and large enough that their
  * transfer takes longer than waking up the receiver. */
-static int choose_exchange(const dlc_axis *axis, dlc_exchange_schedule *chosen) {
+static int choose_exchange(const dlc_axis *axis, const dlc_param_set *set,
+                           dlc_exchange_schedule *chosen) {
     enum { PARTS = 8, LEAST = 1 << 20, MOST = 4 << 20 };
     const dlc_session *session = axis->session;
-    size_t part = dlc_net_arenas(session->net)->count * sizeof(float) / PARTS;
+    size_t part = set->arenas->count * sizeof(float) / PARTS;
     size_t bucket = (size_t)dlc_settings_get_int(session->setup->transport_settings,
                                                  "bucket_bytes");
     if (bucket == 0)
@@ -93,11 +94,8 @@ static dlc_status synchronize(dlc_axis *axis) {
     if (state->synchronized == session->iteration)
         return DLC_OK;
     dlc_job_activity(session->job, "synchronizing all ranks", NULL, 0);
-    DLC_TRY(session->consistency_ops->synchronize(session->consistency,
-                                                  session->iteration));
-    if (session->sharded.update.model)
-        DLC_TRY(session->consistency_ops->synchronize(session->sharded.update.model,
-                                                      session->iteration));
+    DLC_EACH_PARAM_SET(session, set)
+    DLC_TRY(session->consistency_ops->synchronize(set->model, session->iteration));
     state->synchronized = session->iteration;
     return DLC_OK;
 }
@@ -124,12 +122,13 @@ static void progress(const dlc_axis *axis, dlc_json *json) {
 static dlc_status sum_throughput(const dlc_session *session, double *images_per_s) {
     double mine = *images_per_s * (double)session->local_batch /
                   (double)session->global_batch;
+    const dlc_replicas *replicas = &session->set[DLC_PARAMS_WHOLE].replicas;
     double *all = dlc_alloc((size_t)session->ranks, sizeof *all), sum = 0;
     if (!all)
         return DLC_ERR_NOMEM;
     dlc_status status = dlc_job_all_gather(session->job, &mine, sizeof mine, all);
-    for (int32_t i = 0; status == DLC_OK && i < session->replicas.ranks.ranks; i++)
-        sum += all[dlc_replicas_rank(&session->replicas, i)];
+    for (int32_t i = 0; status == DLC_OK && i < replicas->ranks.ranks; i++)
+        sum += all[dlc_replicas_rank(replicas, i)];
     dlc_free(all);
     if (status == DLC_OK)
         *images_per_s = sum;

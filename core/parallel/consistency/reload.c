@@ -158,9 +158,10 @@ static dlc_status apply(dlc_session *session, dlc_settings *settings) {
     dlc_setup *setup = session->setup;
     DLC_TRY(dlc_setup_add_consistency_settings(setup, settings));
     const dlc_consistency_ops *ops = session->consistency_ops;
-    dlc_status status = ops->configure(session->consistency, settings);
-    if (status == DLC_OK && session->sharded.update.model)
-        status = ops->configure(session->sharded.update.model, settings);
+    dlc_status status = DLC_OK;
+    DLC_EACH_PARAM_SET(session, set)
+    if (status == DLC_OK)
+        status = ops->configure(set->model, settings);
     if (status == DLC_OK && session->rank == 0)
         log_changes(setup->consistency_settings, settings);
     if (status == DLC_OK)

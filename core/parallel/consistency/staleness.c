@@ -22,19 +22,17 @@ static void add(const dlc_consistency_stats *seen, dlc_consistency_stats *stats)
 }
 
 int dlc_staleness_is_known(const dlc_session *session) {
-    return session->consistency && DLC_CAN(session->consistency_ops, stats);
+    return session->set[DLC_PARAMS_WHOLE].model &&
+           DLC_CAN(session->consistency_ops, stats);
 }
 
 /* Adds those of one model, which numbers the ranks that it has. */
-static dlc_status add_model(const dlc_session *session, dlc_consistency *model,
-                            const dlc_replicas *replicas,
+static dlc_status add_model(const dlc_session *session, const dlc_param_set *set,
                             dlc_consistency_stats *stats) {
     dlc_consistency_stats its = {.size = sizeof its, .slowest = -1};
-    if (!model)
-        return DLC_OK;
-    DLC_TRY(session->consistency_ops->stats(model, &its));
+    DLC_TRY(session->consistency_ops->stats(set->model, &its));
     if (its.slowest >= 0)
-        its.slowest = dlc_replicas_rank(replicas, its.slowest);
+        its.slowest = dlc_replicas_rank(&set->replicas, its.slowest);
     add(&its, stats);
     return DLC_OK;
 }
@@ -46,9 +44,9 @@ dlc_status dlc_staleness_read(const dlc_session *session,
     if (!dlc_staleness_is_known(session))
         return DLC_OK;
     add(earlier, stats);
-    DLC_TRY(add_model(session, session->consistency, &session->replicas, stats));
-    return add_model(session, session->sharded.update.model, &session->sharded.replicas,
-                     stats);
+    DLC_EACH_PARAM_SET(session, set)
+    DLC_TRY(add_model(session, set, stats));
+    return DLC_OK;
 }
 
 /* Finds the rank that all ranks together waited for longest. */

@@ -35,7 +35,8 @@ static void shape_net(const dlc_axis *axis, dlc_net_args *args) {
     args->boundary_out = boundary->out;
     args->boundaries_in = boundary->ins;
     args->boundaries_out = boundary->outs;
-    args->shared = dlc_mesh_stage_ranks(&stages->mesh, stages->stage) > 1;
+    args->shared[DLC_PARAMS_WHOLE] = dlc_mesh_stage_ranks(&stages->mesh,
+                                                          stages->stage) > 1;
     args->step_at = NULL; /* each micro-batch has its own */
     args->on_activity = report_activity;
     args->activity_context = pipeline;
@@ -112,7 +113,7 @@ static dlc_status connect(dlc_axis *axis) {
     DLC_TRY(dlc_comm_open(&of_stage, &comm));
     pipeline->world = session->connection.comm;
     session->connection.comm = comm;
-    session->replicas = (dlc_replicas){
+    session->set[DLC_PARAMS_WHOLE].replicas = (dlc_replicas){
         .ranks = dlc_mesh_stage_group(&session->mesh, session->rank),
         .how = of_stage,
         .oob = pipeline->group.oob};
@@ -178,11 +179,8 @@ static dlc_status open(dlc_axis *axis) {
     dlc_pipeline *pipeline = axis->state;
     pipeline->schedule.fixed_order = session->mesh.tensor > 1 ||
                                      dlc_net_collective_layer(session->net) != NULL;
-    DLC_TRY(dlc_process_group_finish(&pipeline->group));
     DLC_TRY(take(session, DLC_CONTROL_WORDS, &pipeline->control_words));
     DLC_TRY(take_labels(pipeline));
-    if (pipeline->micro_batches > 1)
-        DLC_TRY(take(session, dlc_net_arenas(session->net)->count, &pipeline->sum));
     DLC_TRY(open_stage_p2p(pipeline, &pipeline->train, train_slots(pipeline),
                            &pipeline->stage_p2p));
     if (session->test_net)
@@ -198,12 +196,6 @@ static void add_memory(const dlc_axis *axis, dlc_session_memory *memory) {
     memory->activations += dlc_stage_p2p_bytes(&pipeline->train, train_slots(pipeline));
     if (session->test_net)
         memory->activations += dlc_stage_p2p_bytes(&pipeline->test, TEST_SLOTS);
-    /* Sums over micro-batches; rows of divided layers have one for all passes. */
-    size_t sums = dlc_net_arenas(session->net)->count;
-    if (session->accumulation_steps == 1)
-        sums += dlc_net_sharded_arenas(session->net)->count;
-    if (pipeline->micro_batches > 1)
-        memory->gradients += sums * sizeof(float);
 }
 
 /* ---- Closing ----------------------------------------------------------------- */
@@ -234,7 +226,6 @@ static void disconnect(dlc_axis *axis) {
     dlc_stage_p2p_close(pipeline->stage_p2p);
     pipeline->stage_p2p = pipeline->test_stage_p2p = NULL;
     give(session, &pipeline->control_words);
-    give(session, &pipeline->sum);
     for (int32_t i = 0; i < DLC_NET_FIELDS; i++) {
         dlc_free(pipeline->labels[i]);
         pipeline->labels[i] = NULL;

@@ -52,13 +52,11 @@ typedef struct dlc_pipeline {
     dlc_comm *column_comm;    /* NULL: all replicas are in the same iteration */
     dlc_progress_engine *engine;
     dlc_stage_p2p *stage_p2p, *test_stage_p2p;
-    dlc_memory sum;           /* gradients of all micro-batches but the first */
     dlc_memory control_words; /* for control words */
 
     /* State of the current pass. */
     dlc_schedule_1f1b schedule;
     int32_t current;      /* the micro-batch being computed */
-    size_t added;         /* elements of its gradients that are added */
     dlc_status status;    /* of messages that were polled between layers */
     uint64_t began, sent; /* when the pass began; bytes sent until then */
     double waited;        /* seconds, for other stages */

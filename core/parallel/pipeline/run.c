@@ -112,29 +112,6 @@ static dlc_status forward(void *context, const dlc_pass *pass, int32_t k) {
 
 /* ---- Backward ---------------------------------------------------------------- */
 
-typedef struct accumulation {
-    dlc_pipeline *pipeline;
-    const dlc_pass *pass;
-} accumulation;
-
-/* The gradients of a micro-batch are final up to `elements`: adds them to the sum of
- * those before while they are in the cache; after the last micro-batch they can be
- * reduced. */
-static dlc_status add_gradients(void *context, size_t elements) {
-    const accumulation *what = context;
-    dlc_pipeline *pipeline = what->pipeline;
-    const dlc_session *session = pipeline->session;
-    float *sum = dlc_net_arenas(session->net)->gradients;
-    const float *own = pipeline->sum.base;
-    size_t from = pipeline->added;
-    pipeline->added = elements > from ? elements : from;
-    if (pipeline->current > 0 && elements > from)
-        DLC_TRY(session->device_ops->add(session->device, session->queue,
-                                         elements - from, own + from, sum + from));
-    int is_last = pipeline->current == pipeline->schedule.micro_batches - 1;
-    return is_last ? what->pass->ready(what->pass->context, elements) : DLC_OK;
-}
-
 /* The next micro-batch that gets the slot of `k`, which is free now. */
 static dlc_status reuse_slot(dlc_pipeline *pipeline, int32_t k) {
     int32_t next = k + dlc_schedule_1f1b_max_in_flight(&pipeline->schedule) + 1;
@@ -147,17 +124,14 @@ static dlc_status backward(void *context, const dlc_pass *pass, int32_t k) {
     dlc_pipeline *pipeline = context;
     const dlc_session *session = pipeline->session;
     dlc_net *net = session->net;
-    accumulation what = {pipeline, pass};
     uint64_t began = dlc_now_ns();
-    pipeline->added = 0;
     DLC_TRY(dlc_stage_p2p_add_gradients(pipeline->stage_p2p, k));
-    dlc_net_set_gradient_arena(net, k > 0 ? pipeline->sum.base : NULL);
     enter(pipeline, pass, k);
     if (reads_in_place(pipeline))
         DLC_TRY(set_batch(pipeline, net, pass, k));
     DLC_TRY(dlc_net_backward(
-        net, dlc_session_share(session, dlc_pipeline_counted(pipeline, k)),
-        add_gradients, &what));
+        net, dlc_session_share(session, dlc_pipeline_counted(pipeline, k)), pass->ready,
+        pass->context));
     DLC_TRY(dlc_net_sync(net));
     DLC_TRY(pipeline->status);
     DLC_TRY(dlc_stage_p2p_return_gradients(pipeline->stage_p2p, k));

@@ -10,6 +10,7 @@
 #include "parallel/rebalance/throughput.h"
 #include "session/full_state.h"
 #include "session/nets.h"
+#include "session/param_sets.h"
 #include "topology/quota.h"
 
 /* The state of the axis: measurements since the last comparison. */
@@ -68,12 +69,13 @@ enum { ENOUGH = 20, MOST = 320, FIRST = 3 };
 /* Seconds that this rank has waited for others since the session was opened. */
 static double waited_for_others(const dlc_session *session) {
     dlc_consistency_stats stats = {.size = sizeof stats};
-    double waited = dlc_exchanger_stats(session->exchanger).waited +
+    double waited = dlc_param_sets_exchanged(session).waited +
                     session->model_norms.waited;
     DLC_EACH_AXIS(session, axis, waited)
     waited += axis->ops->waited(axis);
     if (DLC_CAN(session->consistency_ops, stats) &&
-        session->consistency_ops->stats(session->consistency, &stats) == DLC_OK)
+        session->consistency_ops->stats(session->set[DLC_PARAMS_WHOLE].model, &stats) ==
+            DLC_OK)
         waited += stats.wait_seconds;
     return waited;
 }
@@ -183,10 +185,11 @@ static int32_t parts(const dlc_session *session) {
 static dlc_status find_arena(dlc_session *session, int32_t i, int32_t part,
                              float **arena) {
     *arena = part == 0 ? dlc_net_param_arena(session->net, i) : NULL;
-    return part > 0 && dlc_solver_saves(&session->solver, part - 1) &&
-                   !dlc_net_param_at(session->net, i)->is_buffer
-               ? dlc_full_state_take(session, part - 1, arena)
-               : DLC_OK;
+    if (part == 0 || !dlc_solver_saves(&session->solver, part - 1) ||
+        dlc_net_param_at(session->net, i)->is_buffer)
+        return DLC_OK;
+    *arena = dlc_full_state_arena(session, i, part - 1);
+    return dlc_full_state_take(session, part - 1);
 }
 
 static dlc_status save_one(dlc_session *session, int32_t i, int32_t part,
@@ -205,11 +208,11 @@ static dlc_status save_model(const dlc_session *session, saved_state *state) {
     const dlc_consistency_ops *ops = session->consistency_ops;
     if (!DLC_CAN(ops, save) || !DLC_CAN(ops, load))
         return DLC_OK;
-    DLC_TRY(ops->save(session->consistency, NULL, &state->model_bytes));
+    dlc_consistency *model = session->set[DLC_PARAMS_WHOLE].model;
+    DLC_TRY(ops->save(model, NULL, &state->model_bytes));
     state->model = dlc_alloc(state->model_bytes, 1);
-    return state->model
-               ? ops->save(session->consistency, state->model, &state->model_bytes)
-               : DLC_ERR_NOMEM;
+    return state->model ? ops->save(model, state->model, &state->model_bytes)
+                        : DLC_ERR_NOMEM;
 }
 
 /* Each rank keeps its own running averages, unlike in a checkpoint. */

@@ -241,6 +241,7 @@ static void shape_net(const dlc_axis *axis, dlc_net_args *args) {
     const dlc_tensor_parallel *tensor = axis->state;
     args->tensor_parallel = args->phase == DLC_PHASE_TRAIN ? &tensor->train
                                                            : &tensor->test;
+    args->shared[DLC_PARAMS_ROWS] = dlc_mesh_data(&axis->session->mesh) > 1;
 }
 
 /* ---- Opening --------------------------------------------------------------------- */
@@ -258,20 +259,17 @@ static dlc_status connect_group(const dlc_session *session, const dlc_comm_args 
     return DLC_OK;
 }
 
-/* The reduction of divided parameters over the groups of a stage. Collective also for
- * the stages that have only one. */
+/* The reduction of rows over the groups of a stage that have the same. */
 static dlc_status connect_replicas(dlc_session *session, const dlc_comm_args *how,
                                    dlc_tensor_parallel *tensor) {
-    if (dlc_mesh_data(&session->mesh) == 1)
-        return DLC_OK;
+    dlc_param_set *rows = &session->set[DLC_PARAMS_ROWS];
     DLC_TRY(dlc_process_group_open(session->job,
                                    dlc_mesh_data_group(&session->mesh, session->rank),
                                    &tensor->replicas));
     const dlc_comm_args args = dlc_process_group_args(&tensor->replicas, how);
-    if (args.ranks > 1)
-        DLC_TRY(dlc_comm_open(&args, &tensor->comm));
-    session->sharded.comm = tensor->comm;
-    session->sharded.replicas = (dlc_replicas){
+    DLC_TRY(dlc_comm_open(&args, &tensor->comm));
+    rows->comm = tensor->comm;
+    rows->replicas = (dlc_replicas){
         .ranks = dlc_mesh_data_group(&session->mesh, session->rank),
         .parts = session->mesh.tensor,
         .how = args,

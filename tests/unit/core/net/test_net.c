@@ -72,8 +72,9 @@ static double slope(dlc_net *net, const sample_batch *batch, float *weight) {
     return (above - below) / (2 * (double)step);
 }
 
-static dlc_status note_end(void *context, size_t elements) {
+static dlc_status note_end(void *context, int32_t set, size_t elements) {
     size_t *last = context;
+    ck_assert_int_eq(set, DLC_PARAMS_WHOLE);
     ck_assert_uint_gt(elements, *last); /* it only grows */
     *last = elements;
     return DLC_OK;

@@ -173,13 +173,34 @@ static dlc_status add_loss(dlc_net *net, double share, double *loss) {
     return DLC_OK;
 }
 
+/* Gradients of each set become final from the first element on. */
+static dlc_status note_end(void *context, int32_t set, size_t elements) {
+    size_t *end = context;
+    if (elements <= end[set])
+        return dlc_fail(DLC_ERR_INTERNAL, "set %d is final twice", (int)set);
+    end[set] = elements;
+    return DLC_OK;
+}
+
+static dlc_status check_ends(const dlc_net *net, const size_t *end) {
+    for (int32_t s = 0; s < DLC_PARAM_SETS; s++) {
+        const dlc_arenas *arenas = dlc_net_arenas_of(net, s);
+        const dlc_segment *last = arenas->segment + arenas->segments - 1;
+        if (arenas->segments && end[s] != last->offset + last->count)
+            return dlc_fail(DLC_ERR_INTERNAL, "set %d ends early", (int)s);
+    }
+    return DLC_OK;
+}
+
 static dlc_status pass(rank_net *rank) {
+    size_t end[DLC_PARAM_SETS] = {0};
     double share = (double)rank->count / BATCH;
     rank->loss = 0;
     DLC_TRY(dlc_net_set_input(rank->net, rank->batch->data + rank->first * SAMPLE,
                               rank->batch->labels + rank->first));
     DLC_TRY(dlc_net_forward(rank->net, 3, rank->first));
-    DLC_TRY(dlc_net_backward(rank->net, (float)share, NULL, NULL));
+    DLC_TRY(dlc_net_backward(rank->net, (float)share, note_end, end));
+    DLC_TRY(check_ends(rank->net, end));
     return add_loss(rank->net, share, &rank->loss);
 }
 
@@ -231,8 +252,7 @@ static double run_whole(const fake_job *job, const sample_batch *batch) {
 /* Parameter i, or its gradient, in plain layout. */
 static float *plain_of(dlc_net *net, int32_t i, int gradient) {
     const dlc_net_param *param = dlc_net_param_at(net, i);
-    const dlc_arenas *arenas = param->is_sharded ? dlc_net_sharded_arenas(net)
-                                                 : dlc_net_arenas(net);
+    const dlc_arenas *arenas = dlc_net_arenas_of(net, param->set);
     float *plain = dlc_alloc((size_t)dlc_shape_count(&param->shape), sizeof *plain);
     ck_assert_ptr_nonnull(plain);
     ok(dlc_net_param_export(net, i, gradient ? arenas->gradients : arenas->weights,
@@ -259,11 +279,12 @@ static float *combine(fake_job *job, int32_t i, int gradient) {
         float *to = sum + (size_t)param->first * row;
         for (size_t k = 0; k < n; k++)
             to[k] = gradient ? to[k] + mine[k] : mine[k];
-        rows += param->is_sharded ? n : 0;
+        rows += param->set == DLC_PARAMS_ROWS ? n : 0;
         dlc_free(mine);
     }
-    ck_assert_uint_eq(rows,
-                      dlc_net_param_at(job->rank[0].net, i)->is_sharded ? count : 0);
+    ck_assert_uint_eq(
+        rows,
+        dlc_net_param_at(job->rank[0].net, i)->set == DLC_PARAMS_ROWS ? count : 0);
     return sum;
 }
 
@@ -404,18 +425,18 @@ START_TEST(test_nets_match) {
 END_TEST
 
 /* Parameters of tensor-parallel layers are in arenas of their own, and nowhere else. */
-START_TEST(sharded_arenas_are_separate) {
+START_TEST(arenas_of_rows_are_separate) {
     fake_job job;
     open_job(&job, branches, 2, jobs[0].count);
     const dlc_arenas *arenas = dlc_net_arenas(job.rank[0].net);
-    const dlc_arenas *sharded = dlc_net_sharded_arenas(job.rank[0].net);
+    const dlc_arenas *sharded = dlc_net_arenas_of(job.rank[0].net, DLC_PARAMS_ROWS);
     ck_assert_int_eq(arenas->segments, 4);  /* b, side_out */
     ck_assert_int_eq(sharded->segments, 8); /* a, e, f, side */
     ck_assert_uint_eq(sharded->control_words, 0);
     ck_assert_str_eq(sharded->segment[0].name, "side.weight");
     ck_assert_str_eq(sharded->segment[7].name, "a.bias");
-    ck_assert_int_eq(dlc_net_sharded_arenas(job.fixture.net)->segments, 0);
-    ck_assert_uint_eq(dlc_net_sharded_arenas(job.fixture.net)->count, 0);
+    ck_assert_int_eq(dlc_net_arenas_of(job.fixture.net, DLC_PARAMS_ROWS)->segments, 0);
+    ck_assert_uint_eq(dlc_net_arenas_of(job.fixture.net, DLC_PARAMS_ROWS)->count, 0);
     close_job(&job);
 }
 END_TEST
@@ -485,7 +506,7 @@ int main(void) {
     tcase_add_loop_test(cases, chunks_match_one_rank, 0, 4 * JOBS);
     tcase_add_test(cases, chunks_need_less_memory);
     tcase_add_loop_test(cases, test_nets_match, 0, DLC_TENSOR_SCHEDULES);
-    tcase_add_test(cases, sharded_arenas_are_separate);
+    tcase_add_test(cases, arenas_of_rows_are_separate);
     tcase_add_test(cases, refuses_what_cannot_be_split);
     tcase_add_test(cases, build_without_memory);
     suite_add_tcase(suite, cases);

@@ -218,12 +218,11 @@ static void gather_gradients(stage *all, int32_t s, int32_t stages, int32_t k) {
 static void backward(stage *all, int32_t s, int32_t stages, int32_t k, int64_t each) {
     stage *it = &all[s];
     gather_gradients(all, s, stages, k);
-    dlc_net_set_gradient_arena(it->net, k > 0 ? it->sum : NULL);
+    const dlc_arenas *arenas = dlc_net_arenas(it->net);
     enter(it, k, each);
     ok(dlc_net_backward(it->net, (float)each / BATCH, NULL, NULL));
-    if (k > 0)
-        add(dlc_net_arenas(it->net)->gradients, it->sum,
-            dlc_net_arenas(it->net)->count);
+    add(it->sum, arenas->gradients, arenas->count);
+    memcpy(arenas->gradients, it->sum, arenas->count * sizeof(float));
 }
 
 /* Have all stages that send something to this one run micro-batch k forward? */
