@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "comm/p2p_channel.h"
@@ -29,6 +30,7 @@ struct dlc_progress_engine {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* for the thread: new transfers, or the end */
     pthread_cond_t done;    /* for a caller that waits */
+    double waited;          /* seconds; the caller's */
 
     /* Guarded by the lock. */
     dlc_transfer *transfer;                /* own; a ring */
@@ -252,11 +254,18 @@ dlc_status dlc_progress_engine_submit(dlc_progress_engine *engine,
 
 /* Waits for the thread, or makes progress. Called with the lock. */
 static dlc_status wait_once(dlc_progress_engine *engine) {
+    dlc_status status = DLC_OK;
+    uint64_t began = dlc_now_ns();
     if (!engine->has_thread)
-        return progress(engine);
-    DLC_TRY(failure(engine));
-    (void)pthread_cond_wait(&engine->done, &engine->lock);
-    return DLC_OK;
+        status = progress(engine);
+    else if ((status = failure(engine)) == DLC_OK)
+        (void)pthread_cond_wait(&engine->done, &engine->lock);
+    engine->waited += dlc_since(began);
+    return status;
+}
+
+double dlc_progress_engine_waited(const dlc_progress_engine *engine) {
+    return engine ? engine->waited : 0;
 }
 
 dlc_status dlc_progress_engine_wait(dlc_progress_engine *engine, uint64_t handle) {
@@ -291,7 +300,7 @@ dlc_status dlc_progress_engine_wait_any(dlc_progress_engine *engine) {
     if (engine->completed == engine->submitted)
         return dlc_fail(DLC_ERR_INTERNAL, "no transfer is in flight to wait for");
     (void)pthread_mutex_lock(&engine->lock);
-    dlc_status status = progress(engine);
+    dlc_status status = wait_once(engine);
     (void)pthread_mutex_unlock(&engine->lock);
     return status;
 }

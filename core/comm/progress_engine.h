@@ -55,6 +55,9 @@ dlc_status dlc_progress_engine_wait(dlc_progress_engine *engine, uint64_t handle
 /* Blocks until all transfers are complete. */
 dlc_status dlc_progress_engine_drain(dlc_progress_engine *engine);
 
+/* Seconds that the caller has waited since open; NULL: 0. */
+double dlc_progress_engine_waited(const dlc_progress_engine *engine);
+
 /* The calls below are for engines without a thread. */
 
 /* Makes progress; does not block. */

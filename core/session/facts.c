@@ -18,6 +18,13 @@ dlc_queue *dlc_session_async_queue(const dlc_session *session) {
     return dlc_session_allows(session, DLC_ALLOW_QUEUE) ? session->queue : NULL;
 }
 
+double dlc_session_waited(const dlc_session *session) {
+    double seconds = 0;
+    DLC_EACH_AXIS(session, axis, waited)
+    seconds += axis->ops->waited(axis);
+    return seconds;
+}
+
 int dlc_session_may_shard(const dlc_session *session) {
     return dlc_session_allows(session, DLC_ALLOW_SHARDS);
 }

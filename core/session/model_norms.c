@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "comm/all_gather.h"
 #include "session/param_sets.h"
 
@@ -31,9 +30,7 @@ static dlc_status add_over(dlc_session *session, dlc_gather_group members,
     members.pending = &session->model_norms.pending;
     double *total = rows + ranks * n;
     dlc_job_activity(session->job, "norms of the model", NULL, 0);
-    uint64_t began = dlc_now_ns();
     DLC_TRY(dlc_gather_blocks(&members, rows, n * sizeof *rows));
-    session->model_norms.waited += dlc_since(began);
     for (size_t i = 0; i < n; i++)
         total[i] = 0;
     for (size_t r = 0; r < ranks; r++) {

@@ -26,6 +26,7 @@ typedef struct dlc_session {
     dlc_job *job;
     int32_t rank, ranks;
     int is_plan;    /* only to be shown, not run: there are no peers */
+    int is_timed;   /* passes wait for the queue, so that it is known what they take */
     dlc_mesh mesh;  /* of the ranks; axes that are not used are 1 rank long */
     dlc_axis *axis; /* own; those that it was opened with */
     int32_t axes;
@@ -56,7 +57,6 @@ typedef struct dlc_session {
         dlc_memory numbers;            /* own; staging: a row of each rank, the sum */
         dlc_memory square;             /* own */
         int32_t pending;               /* transfers */
-        double waited;                 /* seconds, for other ranks */
     } model_norms;                     /* see model_norms.h */
     struct dlc_shards *shards;         /* NULL: every rank has all parameters */
     struct dlc_run_folder *run_folder; /* of its checkpoints; NULL: there are none */
@@ -113,6 +113,9 @@ dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event);
 /* The queue that iterations are submitted to before earlier ones have finished; NULL:
  * iterations run one by one. */
 dlc_queue *dlc_session_async_queue(const dlc_session *session);
+
+/* Seconds that this rank has waited for others, exchanges left out. */
+double dlc_session_waited(const dlc_session *session);
 
 /* Do axes measure the interconnect, and the memory, before they decide? */
 int dlc_session_measures(const dlc_session *session);

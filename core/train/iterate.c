@@ -180,6 +180,24 @@ static dlc_status read_batch(dlc_iterate *iterate) {
     return DLC_OK;
 }
 
+/* Waits for the work on the queue, if there is one. */
+static dlc_status wait_for_queue(const dlc_session *session) {
+    dlc_event *idle = NULL;
+    if (!session->queue)
+        return DLC_OK;
+    const dlc_device_queue_ops *queues = session->device_ops->queues;
+    DLC_TRY(queues->event_open(session->device, &idle));
+    dlc_status status = queues->event_record(session->device, session->queue, idle);
+    if (status == DLC_OK)
+        status = dlc_session_wait(session, idle);
+    queues->event_close(session->device, idle);
+    return status;
+}
+
+static dlc_status wait_if_timed(const dlc_session *session) {
+    return session->is_timed ? wait_for_queue(session) : DLC_OK;
+}
+
 /* Seconds spent on deferred updates since the last call. */
 static double take_update_seconds(dlc_session *session) {
     double seconds = 0;
@@ -191,12 +209,14 @@ static double take_update_seconds(dlc_session *session) {
 }
 
 /* Forward or backward of a micro-batch. The seconds spent on samples count, without
- * those spent meanwhile on updates and on waiting for what layers gather. */
+ * those spent meanwhile on updates and on waiting for other ranks. */
 static dlc_status compute(dlc_iterate *iterate, dlc_work work) {
     const dlc_schedule *schedule = &iterate->schedule;
     dlc_session *session = iterate->session;
     dlc_session_layer_group *group = &session->layer_group;
+    DLC_TRY(wait_if_timed(session));
     uint64_t began = dlc_now_ns();
+    double waited = dlc_session_waited(session);
     iterate->solver_seconds = group->seconds = 0;
     (void)take_update_seconds(session);
     if (work == DLC_WORK_BACKWARD)
@@ -208,8 +228,10 @@ static dlc_status compute(dlc_iterate *iterate, dlc_work work) {
         DLC_TRY(mark_all_ready(iterate));
         iterate->backwards++;
     }
+    DLC_TRY(wait_if_timed(session));
+    waited = dlc_session_waited(session) - waited + group->seconds;
     iterate->compute_seconds += dlc_since(began) - iterate->solver_seconds -
-                                take_update_seconds(session) - group->seconds;
+                                take_update_seconds(session) - waited;
     return DLC_OK;
 }
 
@@ -357,8 +379,8 @@ static dlc_status queue_iteration(dlc_iterate *iterate) {
     DLC_TRY(dlc_solver_values(&session->solver, session->iteration, &in.values));
     write_requests(iterate, in.control_words);
     DLC_TRY(dlc_control_begin(&session->control, &in));
-    DLC_TRY(iterate->may_capture || iterate->graph ? replay_schedule(iterate)
-                                                   : run_schedule(iterate));
+    int replays = !session->is_timed && (iterate->may_capture || iterate->graph);
+    DLC_TRY(replays ? replay_schedule(iterate) : run_schedule(iterate));
     DLC_TRY(dlc_control_end(&session->control, control_words_of(session)));
     return is_server(session) ? DLC_OK : dlc_upload_prefetch(&iterate->upload);
 }
@@ -406,20 +428,6 @@ dlc_status dlc_iterate_begin(dlc_iterate *iterate) {
     iterate->begun++;
     iterate->session->iteration++;
     return DLC_OK;
-}
-
-/* Waits for the work on the queue, if there is one. */
-static dlc_status wait_for_queue(const dlc_session *session) {
-    dlc_event *idle = NULL;
-    if (!session->queue)
-        return DLC_OK;
-    const dlc_device_queue_ops *queues = session->device_ops->queues;
-    DLC_TRY(queues->event_open(session->device, &idle));
-    dlc_status status = queues->event_record(session->device, session->queue, idle);
-    if (status == DLC_OK)
-        status = dlc_session_wait(session, idle);
-    queues->event_close(session->device, idle);
-    return status;
 }
 
 /* Copies the control words of all ranks to `words`. */

@@ -59,8 +59,8 @@ int dlc_iterate_in_flight(const dlc_iterate *iterate);
 /* Begins the session's next iteration and counts it. Fewer than `depth` may be in
  * flight. */
 dlc_status dlc_iterate_begin(dlc_iterate *iterate);
-/* Without a queue: returns the seconds spent on passes since the last call, without
- * those spent on communication and updates. */
+/* Without a queue, or if the session is timed: returns the seconds spent on passes
+ * since the last call, without those spent on communication and updates. */
 double dlc_iterate_computed(dlc_iterate *iterate);
 /* Waits for the oldest iteration in flight and returns its results. */
 dlc_status dlc_iterate_end(dlc_iterate *iterate, dlc_iterate_result *result);

@@ -69,13 +69,10 @@ SETTINGS = {
 def is_allowed(*chosen):
     """Of what (name, value) pairs there may be in one job."""
     has = set(chosen)
-    split = any(name == "layout" and "tensor" in value for name, value in has)
     return not (
         # A worker that may be stale needs all of the solver's state.
         ({("consistency", "stale"), ("consistency", "no staleness")} & has
          and ("optimizer", "sharded") in has)
-        # Ranks of a tensor group wait for each other where their speed is measured.
-        or (split and ("split", "auto") in has)
         # The CPU's layers have no half precision; the device's have its loss scale.
         or {("precision", "fp16"), ("device", "cpu")} <= has)
 

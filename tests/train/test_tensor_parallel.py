@@ -272,8 +272,6 @@ class Split(unittest.TestCase):
         # A layer that cannot be split stays whole, with a reason, and so does a net.
         self.train(2, *layers, "--set=conv1.group=2", iterations=1)
         self.assertRegex(self.log, "layer 'conv1' is not split .*group = 2 cannot be split")
-        self.train(2, *layers, "--set=parallel.batch_split=auto", iterations=1)
-        self.assertIn("no layer is split", self.log)
 
     def test_resume_in_every_layout(self):
         """A checkpoint is bitwise identical after any change of layout, and the run goes on."""

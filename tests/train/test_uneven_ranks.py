@@ -12,7 +12,9 @@ import subprocess
 import tempfile
 import time
 import unittest
+import unittest.mock
 
+from test_solvers import DEVICES
 from test_transports import tensors_digest
 
 BIN = os.environ["DLCORE_BIN"]
@@ -331,6 +333,25 @@ class UnevenRanks(unittest.TestCase):
         last = self.check_rebalances(net, 40, "--set=parallel.pipeline=conv2", epochs=1,
                                      ranks=4, first="50,50,50,50", stop=0.06)
         self.assertLess(int(last.split(",")[3]), 50)
+
+    def test_rebalances_tensor_groups(self):
+        """The ranks of a tensor group keep equal parts, as many as the slowest can do."""
+        # Checkpoints have the mean of running averages, so that these cannot be repeated.
+        text = NORMED.format(samples=3000).replace("[norm1]\ntype = batch_norm\n", "")
+        net = self.write("normed", text)
+        last = self.check_rebalances(
+            net, 30, "--set=data.batch=100", "--set=ip1.parallel=tensor", "--set=parallel.tensor=2",
+            "--set=parallel.tensor_schedule=whole_batch", epochs=1, ranks=4,
+            first="25,25,25,25")
+        counts = [int(count) for count in last.split(",")]
+        self.assertEqual((counts[0], counts[2]), (counts[1], counts[3]))
+        self.assertLess(counts[3], 25)
+
+    def test_rebalances_on_queues(self):
+        """Some iterations wait for the queue, so that their time is known."""
+        net = self.write("normed", NORMED.format(samples=90 * 24))
+        with unittest.mock.patch.dict(os.environ, DEVICES):
+            self.check_rebalances(net, 24, "--device=async", epochs=2, ranks=2)
 
     def test_rebalances_with_other_settings(self):
         """Accumulated gradients, sharded solver state and running averages are kept, too."""

@@ -59,7 +59,7 @@ typedef struct dlc_pipeline {
     int32_t current;      /* the micro-batch being computed */
     dlc_status status;    /* of messages that were polled between layers */
     uint64_t began, sent; /* when the pass began; bytes sent until then */
-    double waited;        /* seconds, for other stages */
+    double waited;        /* seconds, for the control words of other stages */
     int64_t passes;
     dlc_pipeline_times times;
     double

@@ -193,9 +193,7 @@ static dlc_status next(void *context, int32_t done, dlc_work *work,
         if (step != DLC_SCHEDULE_WAIT)
             break;
         report_wait(pipeline);
-        uint64_t began = dlc_now_ns();
         DLC_TRY(dlc_progress_engine_wait_any(pipeline->engine));
-        pipeline->waited += dlc_since(began);
     }
     *work = step == DLC_SCHEDULE_FORWARD    ? DLC_WORK_FORWARD
             : step == DLC_SCHEDULE_BACKWARD ? DLC_WORK_BACKWARD
@@ -234,10 +232,10 @@ dlc_status dlc_pipeline_reduce_control(dlc_axis *axis, float words[DLC_CONTROL_W
     const dlc_session *session = axis->session;
     const size_t bytes = DLC_CONTROL_WORDS * sizeof *words;
     float *at = pipeline->control_words.base;
-    uint64_t began = dlc_now_ns();
     dlc_job_activity(session->job, "reducing control words", NULL, 0);
     /* Gradients in flight to the previous stage go on meanwhile. */
     DLC_TRY(dlc_progress_engine_drain(pipeline->engine));
+    uint64_t began = dlc_now_ns();
     DLC_TRY(session->device_ops->copy(session->device, NULL, at, words, bytes));
     DLC_TRY(reduce_words(pipeline, at, bytes));
     pipeline->waited += dlc_since(began);
@@ -246,7 +244,7 @@ dlc_status dlc_pipeline_reduce_control(dlc_axis *axis, float words[DLC_CONTROL_W
 
 double dlc_pipeline_waited(const dlc_axis *axis) {
     const dlc_pipeline *pipeline = axis->state;
-    return pipeline->waited;
+    return pipeline->waited + dlc_progress_engine_waited(pipeline->engine);
 }
 
 /* ---- Tests ------------------------------------------------------------------- */

@@ -23,30 +23,42 @@ typedef struct rebalance {
     double cpu;         /* CPU seconds in them */
     double waited;      /* seconds waited for others, up to the last comparison */
     int64_t iterations; /* how many were measured */
+    int64_t passed;     /* iterations since the last comparison */
     int64_t interval;   /* iterations until the next comparison; 0: at first */
 } rebalance;
 
 /* ---- Before training ------------------------------------------------------------- */
 
-/* Is the split to follow the measurements, or was it left open? */
+/* Is the split to follow the measurements, or was it left open? The ranks of a tensor
+ * group have equal parts of its samples, so there must be several groups, or ranks. */
 static dlc_status plan(dlc_axis *axis) {
     const dlc_session *session = axis->session;
     const dlc_batch_split *split = &session->setup->batch_split;
     int is_open = split->is_default && session->needs.allows_skew;
-    if (session->ranks == 1 || !(split->is_auto || is_open))
+    if (split->is_auto && session->mesh.tensor > 1 && session->rank == 0 &&
+        dlc_mesh_data(&session->mesh) == 1)
+        dlc_info(
+            "batch_split = auto: the ranks of a tensor group wait for each other inside "
+            "of its layers, and there is only one: they have equal parts");
+    if (dlc_mesh_data(&session->mesh) == 1 || !(split->is_auto || is_open))
         return DLC_OK;
     axis->state = dlc_alloc(1, sizeof(rebalance));
     axis->in_use = axis->state != NULL;
     return axis->state ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-/* Builds a training net, times it, and discards it. A stage of a pipeline cannot run
- * alone: its ranks are measured in the first iterations. */
+/* A stage of a pipeline, or a rank of a tensor group, cannot run alone: they are
+ * measured in the first iterations. */
+static int runs_alone(const dlc_session *session) {
+    return session->mesh.pipeline == 1 && session->mesh.tensor == 1;
+}
+
+/* Builds a training net, times it, and discards it. */
 static dlc_status split_batch(dlc_axis *axis, int *is_split) {
     dlc_session *session = axis->session;
     dlc_net *net = NULL;
     dlc_status status = DLC_OK;
-    if (!session->setup->batch_split.is_auto || session->mesh.pipeline > 1)
+    if (!session->setup->batch_split.is_auto || !runs_alone(session))
         return DLC_OK;
     if (session->local_batch > 0)
         status = dlc_nets_build_train(session, &net);
@@ -70,9 +82,7 @@ enum { ENOUGH = 20, MOST = 320, FIRST = 3 };
 static double waited_for_others(const dlc_session *session) {
     dlc_consistency_stats stats = {.size = sizeof stats};
     double waited = dlc_param_sets_exchanged(session).waited +
-                    session->model_norms.waited;
-    DLC_EACH_AXIS(session, axis, waited)
-    waited += axis->ops->waited(axis);
+                    dlc_session_waited(session);
     if (DLC_CAN(session->consistency_ops, stats) &&
         session->consistency_ops->stats(session->set[DLC_PARAMS_WHOLE].model, &stats) ==
             DLC_OK)
@@ -80,23 +90,27 @@ static double waited_for_others(const dlc_session *session) {
     return waited;
 }
 
-/* The time that a rank computes can be measured only on devices without a queue. */
-static int is_measured(const dlc_session *session) {
-    return !session->queue && (session->setup->batch_split.is_auto ||
-                               dlc_session_allows(session, DLC_ALLOW_REBALANCE));
+/* Where iterations are queued, only some are measured, and only if that was asked for:
+ * they wait for the queue. */
+static int is_measured(const dlc_session *session, const rebalance *measured) {
+    if (dlc_session_async_queue(session))
+        return session->setup->batch_split.is_auto && measured->iterations < ENOUGH;
+    return session->setup->batch_split.is_auto ||
+           dlc_session_allows(session, DLC_ALLOW_REBALANCE);
 }
 
 static void begin_iteration(dlc_axis *axis) {
+    dlc_session *session = axis->session;
     rebalance *measured = axis->state;
-    if (!is_measured(axis->session))
-        return;
+    session->is_timed = is_measured(session, measured);
     measured->began = dlc_now_ns();
     measured->cpu_began = dlc_cpu_seconds();
 }
 
 static void end_iteration(dlc_axis *axis, double computed) {
     rebalance *measured = axis->state;
-    if (!is_measured(axis->session))
+    measured->passed++;
+    if (!axis->session->is_timed)
         return;
     if (measured->first < FIRST) {
         if (++measured->first == FIRST)
@@ -113,9 +127,8 @@ static void end_iteration(dlc_axis *axis, double computed) {
 static int is_due(const rebalance *measured, const dlc_session *session) {
     if (measured->iterations < ENOUGH || session->iteration >= session->max_iterations)
         return 0;
-    /* Stages were not measured before. */
-    return session->needs.allows_skew || session->mesh.pipeline > 1
-               ? measured->iterations >= measured->interval
+    return session->needs.allows_skew || !runs_alone(session)
+               ? measured->passed >= measured->interval
                : session->iteration % session->epoch_iterations == 0;
 }
 
@@ -136,6 +149,8 @@ static dlc_rank_throughput throughput_of(const rebalance *measured,
                      iterations;
     double computed = fmax(measured->computed, measured->spent / 1000);
     double beside = fmax(measured->spent - (waited - measured->waited) - computed, 0);
+    if (dlc_session_async_queue(session))
+        beside = 0; /* most of it, the queue waits for others */
     double longer = quota_slowdown(measured, computed + beside);
     return (dlc_rank_throughput){.samples_per_s = samples / (longer * computed),
                                  .fixed_seconds = longer * beside / iterations};

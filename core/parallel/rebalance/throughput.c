@@ -140,21 +140,58 @@ static int is_worthwhile(const dlc_batch_split *split,
            min_gain * dlc_batch_split_seconds(split, throughput, count);
 }
 
-/* Every stage computes all samples, which its ranks split. */
-static void balance_stages(const dlc_session *session,
-                           const dlc_rank_throughput *throughput, int64_t *count) {
-    const dlc_mesh *mesh = &session->mesh;
-    dlc_batch_split of_stage = session->setup->batch_split;
-    of_stage.batch /= mesh->pipeline;
-    for (int32_t s = 0; s < mesh->pipeline; s++) {
-        int32_t first = dlc_mesh_stage_first(mesh, s);
-        of_stage.ranks = dlc_mesh_stage_ranks(mesh, s);
-        dlc_batch_split_balance(&of_stage, throughput + first, count + first);
+/* The ranks of a tensor group wait for each other inside of an iteration: each counts
+ * as the slowest of them. */
+static void even_groups(const dlc_session *session, dlc_rank_throughput *throughput) {
+    int32_t tensor = session->mesh.tensor;
+    for (int32_t r = 0; r < session->ranks; r++) {
+        dlc_rank_throughput *first = &throughput[r - r % tensor];
+        first->samples_per_s = fmin(first->samples_per_s, throughput[r].samples_per_s);
+        first->fixed_seconds = fmax(first->fixed_seconds, throughput[r].fixed_seconds);
     }
+    for (int32_t r = 0; r < session->ranks; r++)
+        throughput[r] = throughput[r - r % tensor];
+}
+
+/* Splits the samples of a stage over its tensor groups, whose ranks get equal parts;
+ * the first ranks get one more of what is left. `of_group`, `parts`: room for each
+ * group. */
+static void balance_stage(const dlc_session *session, int32_t stage,
+                          const dlc_rank_throughput *throughput,
+                          dlc_rank_throughput *of_group, int64_t *parts,
+                          int64_t *count) {
+    const dlc_mesh *mesh = &session->mesh;
+    dlc_batch_split groups = session->setup->batch_split;
+    int32_t first = dlc_mesh_stage_first(mesh, stage);
+    int32_t ranks = dlc_mesh_stage_ranks(mesh, stage);
+    int64_t all = groups.batch / mesh->pipeline;
+    groups.batch = all / mesh->tensor;
+    groups.ranks = ranks / mesh->tensor;
+    for (int32_t g = 0; g < groups.ranks; g++)
+        of_group[g] = throughput[first + g * mesh->tensor];
+    dlc_batch_split_balance(&groups, of_group, parts);
+    for (int32_t r = 0; r < ranks; r++)
+        count[first + r] = parts[r / mesh->tensor] + (r < all % mesh->tensor);
+}
+
+/* Every stage computes all samples, which its ranks split. */
+static dlc_status balance_stages(const dlc_session *session,
+                                 dlc_rank_throughput *throughput, int64_t *count) {
+    size_t ranks = (size_t)session->ranks;
+    dlc_rank_throughput *of_group = dlc_alloc(ranks, sizeof *of_group);
+    int64_t *parts = dlc_alloc(ranks, sizeof *parts);
+    dlc_status status = of_group && parts ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK)
+        even_groups(session, throughput);
+    for (int32_t s = 0; status == DLC_OK && s < session->mesh.pipeline; s++)
+        balance_stage(session, s, throughput, of_group, parts, count);
+    dlc_free(of_group);
+    dlc_free(parts);
+    return status;
 }
 
 /* `seconds`: of an iteration, on the slowest rank. */
-static dlc_status balance(dlc_session *session, const dlc_rank_throughput *throughput,
+static dlc_status balance(dlc_session *session, dlc_rank_throughput *throughput,
                           double seconds, int *changed) {
     dlc_batch_split *split = &session->setup->batch_split;
     *changed = dlc_batch_split_verify(split, seconds);
@@ -168,12 +205,12 @@ static dlc_status balance(dlc_session *session, const dlc_rank_throughput *throu
     int64_t *count = dlc_alloc((size_t)split->ranks, sizeof *count);
     if (!count)
         return DLC_ERR_NOMEM;
-    balance_stages(session, throughput, count);
-    *changed = is_worthwhile(split, throughput, count);
+    dlc_status status = balance_stages(session, throughput, count);
+    *changed = status == DLC_OK && is_worthwhile(split, throughput, count);
     if (*changed)
         dlc_batch_split_set(split, count, seconds);
     dlc_free(count);
-    return DLC_OK;
+    return status;
 }
 
 /* What each rank sends to all. */

@@ -14,16 +14,6 @@
 
 /* ---- Which layers ---------------------------------------------------------------- */
 
-static dlc_status check_job(const dlc_session *session) {
-    if (session->setup->batch_split.is_auto)
-        return dlc_fail(
-            DLC_ERR_CONFIG,
-            "[parallel] batch_split = auto measures how fast each rank computes, but "
-            "ranks that split layers wait for each other inside of these; give a list "
-            "of proportions, or set parallel = data");
-    return DLC_OK;
-}
-
 static void announce(const dlc_session *session, const dlc_tensor_parallel *tensor) {
     const dlc_graph *graph = session->setup->graph;
     dlc_text names = {0};
@@ -55,29 +45,35 @@ static int64_t samples_of(const dlc_session *session, int32_t rank, dlc_phase ph
 /* Channels are split in proportion to samples, unless several groups have to split them
  * alike. */
 static dlc_status assign_samples(const dlc_session *session,
-                                 dlc_tensor_parallel *tensor) {
+                                 const dlc_tensor_parallel *tensor) {
     const dlc_mesh *mesh = &session->mesh;
     dlc_mesh_group group = dlc_mesh_tensor_group(mesh, session->rank);
+    for (int32_t r = 0; r < group.ranks; r++) {
+        int32_t rank = group.first + r;
+        int64_t count = samples_of(session, rank, DLC_PHASE_TRAIN);
+        if (count == 0)
+            return dlc_fail(
+                DLC_ERR_CONFIG,
+                "rank %d has no samples and therefore makes no passes, but each pass of "
+                "a split layer needs every rank of its tensor group; give it samples "
+                "([parallel] batch_split), or set parallel = data",
+                (int)rank);
+        tensor->first[r + 1] = tensor->first[r] + count;
+        tensor->test_first[r + 1] = tensor->test_first[r] +
+                                    samples_of(session, rank, DLC_PHASE_TEST);
+        tensor->share[r + 1] = group.ranks < mesh->ranks ? r + 1 : tensor->first[r + 1];
+    }
+    return DLC_OK;
+}
+
+static dlc_status make_group(const dlc_session *session, dlc_tensor_parallel *tensor) {
+    dlc_mesh_group group = dlc_mesh_tensor_group(&session->mesh, session->rank);
     size_t edges = (size_t)group.ranks + 1;
     tensor->first = dlc_alloc(edges, sizeof *tensor->first);
     tensor->test_first = dlc_alloc(edges, sizeof *tensor->test_first);
     tensor->share = dlc_alloc(edges, sizeof *tensor->share);
     if (!tensor->first || !tensor->test_first || !tensor->share)
         return DLC_ERR_NOMEM;
-    for (int32_t r = 0; r < group.ranks; r++) {
-        int64_t count = samples_of(session, group.first + r, DLC_PHASE_TRAIN);
-        if (count == 0)
-            return dlc_fail(
-                DLC_ERR_CONFIG,
-                "rank %d has no samples, so layers cannot be split; give it "
-                "samples ([parallel] batch_split), or set parallel = data",
-                (int)(group.first + r));
-        tensor->first[r + 1] = tensor->first[r] + count;
-        tensor->test_first[r + 1] = tensor->test_first[r] + samples_of(session,
-                                                                       group.first + r,
-                                                                       DLC_PHASE_TEST);
-        tensor->share[r + 1] = group.ranks < mesh->ranks ? r + 1 : tensor->first[r + 1];
-    }
     tensor->train = (dlc_net_tensor_parallel){.rank = session->rank - group.first,
                                               .ranks = group.ranks,
                                               .layers = tensor->layers,
@@ -85,7 +81,7 @@ static dlc_status assign_samples(const dlc_session *session,
                                               .channel_share = tensor->share};
     tensor->test = tensor->train;
     tensor->test.first_sample = tensor->test_first;
-    return DLC_OK;
+    return assign_samples(session, tensor);
 }
 
 /* How many layers set `parallel` to this value. */
@@ -201,7 +197,7 @@ static dlc_status choose(dlc_session *session, dlc_tensor_parallel *tensor) {
                   .is_implied = is_implied(session),
                   .is_measured = has_open_layers(session) ||
                                  (has_open_schedule(session) && !session->is_plan)};
-    DLC_TRY(assign_samples(session, tensor));
+    DLC_TRY(make_group(session, tensor));
     if (p.is_measured || p.is_implied)
         DLC_TRY(dlc_tensor_parallel_planning_open(&p));
     dlc_status status = choose_all(&p);
@@ -213,16 +209,9 @@ static dlc_status choose(dlc_session *session, dlc_tensor_parallel *tensor) {
 
 static dlc_status plan(dlc_axis *axis) {
     dlc_session *session = axis->session;
-    int demanded = is_demanded(session);
-    if (session->mesh.tensor == 1 || (!demanded && !has_open_layers(session)))
+    if (session->mesh.tensor == 1 ||
+        (!is_demanded(session) && !has_open_layers(session)))
         return DLC_OK;
-    if (check_job(session) != DLC_OK) {
-        if (demanded)
-            return DLC_ERR_CONFIG;
-        if (session->rank == 0)
-            dlc_info("parallel = auto: no layer is split (%s)", dlc_detail());
-        return DLC_OK;
-    }
     dlc_tensor_parallel *tensor = dlc_alloc(1, sizeof *tensor);
     if (!tensor)
         return DLC_ERR_NOMEM;
@@ -235,6 +224,10 @@ static dlc_status plan(dlc_axis *axis) {
     if (!axis->in_use)
         session->mesh.tensor = 1;
     return DLC_OK;
+}
+
+static dlc_status divide(dlc_axis *axis) {
+    return assign_samples(axis->session, axis->state);
 }
 
 static void shape_net(const dlc_axis *axis, dlc_net_args *args) {
@@ -316,6 +309,13 @@ static dlc_status count_test_passes(dlc_axis *axis, int64_t *passes) {
     return status;
 }
 
+static double waited(const dlc_axis *axis) {
+    const dlc_tensor_parallel *tensor = axis->state;
+    return dlc_progress_engine_waited(tensor->engine) +
+           dlc_progress_engine_waited(tensor->chunk_engine) +
+           dlc_progress_engine_waited(tensor->world_engine);
+}
+
 /* ---- Reporting ----------------------------------------------------------------- */
 
 /* A layer that is split processes the samples of all ranks of the group. */
@@ -363,10 +363,12 @@ const dlc_axis_ops dlc_tensor_parallel_axis = {
     .capture_obstacle = "tensor-parallel layers exchange activations",
     .needs_connection = needs_connection,
     .plan = plan,
+    .divide = divide,
     .shape_net = shape_net,
     .connect = connect,
     .open = open,
     .count_test_passes = count_test_passes,
+    .waited = waited,
     .part = part,
     .disconnect = disconnect,
     .close = close};

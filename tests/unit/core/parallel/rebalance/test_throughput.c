@@ -57,37 +57,61 @@ START_TEST(the_slowest_rank_decides) {
 }
 END_TEST
 
-/* Stages of 3 and 2 ranks, each of which computes 48 samples. */
-static int stages_main(dlc_job *job, void *argument) {
-    static const int32_t stage_ranks[] = {3, 2};
-    static const double samples_per_s[] = {1000, 2000, 1000, 3000, 1000};
-    static const int64_t wanted[] = {12, 24, 12, 36, 12};
-    enum { ALL = 5 };
-    int32_t rank = dlc_job_rank(job);
+/* What ranks measure, and the split that they decide on. */
+typedef struct balanced {
+    dlc_mesh mesh;
+    int64_t samples; /* of a stage */
+    double samples_per_s[6];
+    int64_t before[6], wanted[6];
+} balanced;
+
+static const int32_t stage_ranks[] = {3, 2}, group_ranks[] = {4, 2};
+static const balanced meshes[] = {
+    /* Stages of 3 and 2 ranks. */
+    {{.ranks = 5, .pipeline = 2, .tensor = 1, .stage_ranks = stage_ranks},
+     48,
+     {1000, 2000, 1000, 3000, 1000},
+     {16, 16, 16, 24, 24},
+     {12, 24, 12, 36, 12}},
+    /* Tensor groups have equal parts, by the slowest rank; what is left goes to the
+     * first ranks. */
+    {{.ranks = 4, .pipeline = 1, .tensor = 2},
+     49,
+     {3000, 9000, 1000, 1000},
+     {13, 12, 12, 12},
+     {19, 18, 6, 6}},
+    /* Both: the second stage has one group. */
+    {{.ranks = 6, .pipeline = 2, .tensor = 2, .stage_ranks = group_ranks},
+     40,
+     {3000, 4000, 1000, 2000, 4000, 4000},
+     {10, 10, 10, 10, 20, 20},
+     {16, 16, 4, 4, 20, 20}},
+};
+
+static int mesh_main(dlc_job *job, void *argument) {
+    const balanced *all = argument;
+    int32_t rank = dlc_job_rank(job), ranks = all->mesh.ranks;
+    int64_t batch = all->samples * all->mesh.pipeline;
     dlc_setup setup = {0};
     dlc_session session = {
-        .setup = &setup,
-        .job = job,
-        .rank = rank,
-        .ranks = ALL,
-        .mesh = {.ranks = ALL, .pipeline = 2, .tensor = 1, .stage_ranks = stage_ranks}};
+        .setup = &setup, .job = job, .rank = rank, .ranks = ranks, .mesh = all->mesh};
     dlc_batch_split *split = &setup.batch_split;
-    int changed = -1, wrong = dlc_batch_split_assign(split, 96, ALL, 0) != DLC_OK;
-    (void)argument;
+    int changed = -1, wrong = dlc_batch_split_assign(split, batch, ranks, 0) != DLC_OK;
     if (!wrong)
-        dlc_batch_split_set(split, (const int64_t[]){16, 16, 16, 24, 24}, 0);
-    dlc_rank_throughput mine = {.samples_per_s = samples_per_s[rank]};
+        dlc_batch_split_set(split, all->before, 0);
+    dlc_rank_throughput mine = {.samples_per_s = all->samples_per_s[rank]};
     wrong |= dlc_throughput_balance(&session, mine, 0, &changed) != DLC_OK;
-    for (int r = 0; !wrong && r < ALL; r++)
-        wrong = split->count[r] != wanted[r];
+    for (int r = 0; !wrong && r < ranks; r++)
+        wrong = split->count[r] != all->wanted[r];
     wrong |= changed != 1;
     dlc_batch_split_free(split);
     return wrong;
 }
 
-START_TEST(each_stage_is_balanced) {
+START_TEST(each_stage_and_group_is_balanced) {
+    balanced one = meshes[_i];
     dlc_text text;
-    int code = process_run(5, stages_main, NULL, &text);
+    int code = process_run(one.mesh.ranks, mesh_main, &one, &text);
     ck_assert_msg(code == 0, "%s", dlc_text_string(&text));
     dlc_text_free(&text);
 }
@@ -97,6 +121,7 @@ int main(void) {
     TCase *tests = tcase_create("throughput");
     tcase_add_loop_test(tests, the_slowest_rank_decides, 0,
                         sizeof cases / sizeof cases[0]);
-    tcase_add_test(tests, each_stage_is_balanced);
+    tcase_add_loop_test(tests, each_stage_and_group_is_balanced, 0,
+                        sizeof meshes / sizeof meshes[0]);
     return run_tests("train.throughput", tests);
 }
