@@ -80,7 +80,7 @@ dlc_status dlc_param_sets_open_exchange(dlc_session *session) {
         if (set->arenas)
             DLC_TRY(open_exchange(session, set));
         if (set->replicas.oob) /* other groups may have the set */
-            DLC_TRY(dlc_oob_finish(set->replicas.oob));
+            DLC_TRY(dlc_oob_finish(set->replicas.oob, DLC_OK));
     }
     return DLC_OK;
 }
