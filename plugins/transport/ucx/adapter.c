@@ -1,6 +1,6 @@
 /* Which network adapter a rank uses: the nearest one, which the core has spread over
  * the ranks of a machine, where all ranks of the group reach each other by it; or all
- * adapters that are equal (rails.c). */
+ * adapters that are equal (rails_open.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

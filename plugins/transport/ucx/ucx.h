@@ -193,14 +193,15 @@ struct dlc_endpoint {
 dlc_status adapter_choose(const dlc_transport_args *args, char device[64],
                           rail_names rails);
 
-/* rails.c: finds the adapters of a list ("tcp/eth0, tcp/eth1") that all ranks have
+/* rails_open.c: finds the adapters of a list ("tcp/eth0, tcp/eth1") that all ranks have
  * alike. All ranks call it together. */
 dlc_status rails_choose(const dlc_transport_args *args, const char *names,
                         rail_names rails);
 /* Opens endpoints over the adapters behind the first. */
 dlc_status rails_open(dlc_endpoint *endpoint, rail_names names);
 void rails_close(dlc_endpoint *endpoint);
-/* The rail for the next chunk to a peer. */
+/* rails.c: the rail for the next chunk to a peer; progress, and arming, of all rails.
+ */
 dlc_endpoint *rails_idle(dlc_endpoint *endpoint, int32_t to);
 int rails_progress(dlc_endpoint *endpoint);
 ucs_status_t rails_arm(dlc_endpoint *endpoint);
