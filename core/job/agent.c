@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -215,13 +214,8 @@ dlc_status dlc_agent_run(const dlc_agent_args *args, int *exit_code) {
                .hub = {.fd = args->hub},
                .last_heard = dlc_now_ns(),
                .running = 1};
-    dlc_status status = DLC_OK;
-    a.signals = signalfd(-1, args->signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (a.signals < 0)
-        status = dlc_fail(DLC_ERR_IO,
-                          "the agent of rank %d cannot listen for signals: %s",
-                          args->rank, strerror(errno));
-    else
+    dlc_status status = dlc_signals_open(args->signals, "an agent", &a.signals);
+    if (status == DLC_OK)
         check_exit(&a); /* it may have ended before signals were read */
     while (status == DLC_OK && (a.running || !(a.done || a.hub_lost)))
         status = step(&a);

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -73,11 +72,7 @@ void dlc_hub_close(dlc_hub *hub) {
 }
 
 dlc_status dlc_hub_listen_for_signals(const dlc_launch *launch, dlc_hub *hub) {
-    hub->signals = signalfd(-1, &launch->signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (hub->signals < 0)
-        return dlc_fail(DLC_ERR_IO, "the launcher cannot listen for signals: %s",
-                        strerror(errno));
-    return DLC_OK;
+    return dlc_signals_open(&launch->signals, "the launcher", &hub->signals);
 }
 
 void dlc_hub_attach_child(dlc_hub *hub, int rank, dlc_child *child,

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -206,10 +205,10 @@ static void *control_thread(void *argument) {
 static dlc_status start_thread(dlc_job *job) {
     sigset_t set;
     dlc_rank_signals(&set);
-    job->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    DLC_TRY(dlc_signals_open(&set, "a rank", &job->signals));
     job->wakeup = eventfd(0, EFD_CLOEXEC);
-    if (job->signals < 0 || job->wakeup < 0)
-        return dlc_fail(DLC_ERR_IO, "rank %d cannot listen for signals: %s", job->rank,
+    if (job->wakeup < 0)
+        return dlc_fail(DLC_ERR_IO, "rank %d cannot make an eventfd: %s", job->rank,
                         strerror(errno));
     int rc = pthread_create(&job->thread, NULL, control_thread, job);
     if (rc)

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "job/environment.h"
 #include "job/remote_start.h"
 #include "job/secret.h"
+#include "job/signals.h"
 
 /* Below the ports that Linux gives to outgoing connections. */
 enum { FIRST_PORT = 16384, PORTS = 16384 };
@@ -337,10 +337,7 @@ static dlc_status listen_for_signals(remote_launch *self) {
         sigaddset(&signals, numbers[i]);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
-    self->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    return self->signals >= 0
-               ? DLC_OK
-               : dlc_fail(DLC_ERR_IO, "cannot listen for signals: %s", strerror(errno));
+    return dlc_signals_open(&signals, "the launcher", &self->signals);
 }
 
 static dlc_status prepare(remote_launch *self) {

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "job/remote_start.h"
+#include "job/signals.h"
 
 /* How long ranks may take to end before they are killed: to write a checkpoint is not
  * among what they do then. */
@@ -172,10 +172,7 @@ static dlc_status listen_for_signals(node *self) {
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, &self->mask_before);
-    self->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    return self->signals >= 0
-               ? DLC_OK
-               : dlc_fail(DLC_ERR_IO, "cannot listen for signals: %s", strerror(errno));
+    return dlc_signals_open(&signals, "this host", &self->signals);
 }
 
 static dlc_status run(node *self) {

@@ -1,6 +1,9 @@
 /* The signals that a job handles. */
 #include "job/signals.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "job/job.h"
 
 void dlc_rank_signals(sigset_t *set) {
@@ -9,6 +12,13 @@ void dlc_rank_signals(sigset_t *set) {
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGHUP);
     sigaddset(set, SIGUSR1);
+}
+
+dlc_status dlc_signals_open(const sigset_t *signals, const char *who, int *fd) {
+    *fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    return *fd >= 0 ? DLC_OK
+                    : dlc_fail(DLC_ERR_IO, "%s cannot listen for signals: %s", who,
+                               strerror(errno));
 }
 
 unsigned dlc_signal_request(int signal) {

@@ -4,12 +4,19 @@
 #define DLC_JOB_SIGNALS_H
 
 #include <signal.h>
+#include <sys/signalfd.h>
+
+#include "base/status.h"
 
 /* The signals that a job handles. */
 void dlc_rank_signals(sigset_t *set);
 /* The request (DLC_JOB_...) of a signal after which the job continues; 0 for a stop
  * signal or any other. */
 unsigned dlc_signal_request(int signal);
+
+/* Opens a signalfd for signals that the caller has blocked; -1 on failure. `who` is the
+ * subject of the sentence. */
+dlc_status dlc_signals_open(const sigset_t *signals, const char *who, int *fd);
 
 /* Stop signals to one process within so many seconds count as one: some programs signal
  * a process and then its group (timeout(1)). */
