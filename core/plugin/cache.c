@@ -17,7 +17,7 @@
 #define NUMBER(x) STRING(x)
 #define HEADER \
     "dlcore " DLC_VERSION ": plugins of interface " NUMBER(DLC_ABI_MAJOR) "." NUMBER( \
-        DLC_ABI_MINOR) ", layout 2\n"
+        DLC_ABI_MINOR) ", layout 3\n"
 #define BYTES_MAX (64u << 20)
 #define FILES_MAX 1024u /* beyond that, files not seen this time are dropped */
 
@@ -73,8 +73,7 @@ static int find_path(char *path, int make) {
 
 /* ---- Reading ----------------------------------------------------------------- */
 
-/* FNV-1a, 64 bits. */
-static uint64_t checksum_of(const char *bytes, size_t size) {
+uint64_t dlc_cache_checksum(const char *bytes, size_t size) {
     uint64_t sum = 0xcbf29ce484222325u;
     for (size_t i = 0; i < size; i++)
         sum = (sum ^ (unsigned char)bytes[i]) * 0x100000001b3u;
@@ -118,6 +117,7 @@ static void pack_file(const dlc_cached *file, dlc_text *bytes) {
     dlc_pack_number(bytes, (uint64_t)info->st_mtim.tv_nsec);
     dlc_pack_number(bytes, (uint64_t)info->st_ctim.tv_sec);
     dlc_pack_number(bytes, (uint64_t)info->st_ctim.tv_nsec);
+    dlc_pack_number(bytes, file->system);
     dlc_pack_number(bytes, file->size);
     dlc_text_append(bytes, file->report, file->size);
 }
@@ -132,6 +132,7 @@ static void unpack_file(dlc_unpacking *from, dlc_cached *file) {
     info->st_mtim.tv_nsec = (long)dlc_unpack_number(from);
     info->st_ctim.tv_sec = (time_t)dlc_unpack_number(from);
     info->st_ctim.tv_nsec = (long)dlc_unpack_number(from);
+    file->system = dlc_unpack_number(from);
     file->size = dlc_unpack_number(from);
     file->report = from->next;
     from->failed |= !file->path || file->size > from->left;
@@ -149,7 +150,7 @@ static dlc_status unpack_files(dlc_cache *cache) {
         return DLC_OK;
     const size_t end = cache->size - sizeof sum;
     memcpy(&sum, cache->bytes + end, sizeof sum);
-    if (sum != checksum_of(cache->bytes, end))
+    if (sum != dlc_cache_checksum(cache->bytes, end))
         return DLC_OK;
     dlc_unpacking from = {.next = cache->bytes + begin, .left = end - begin};
     uint64_t files = dlc_unpack_number(&from);
@@ -195,10 +196,15 @@ static int is_same(const struct stat *a, const struct stat *b) {
 }
 
 const dlc_cached *dlc_cache_find(const dlc_cache *cache, const char *path,
-                                 const struct stat *info) {
-    for (size_t i = 0; i < cache->files; i++)
-        if (!strcmp(cache->file[i].path, path))
-            return is_same(&cache->file[i].info, info) ? &cache->file[i] : NULL;
+                                 const struct stat *info, uint64_t system) {
+    for (size_t i = 0; i < cache->files; i++) {
+        const dlc_cached *file = &cache->file[i];
+        if (!strcmp(file->path, path))
+            return is_same(&file->info, info) &&
+                           (!file->system || file->system == system)
+                       ? file
+                       : NULL;
+    }
     return NULL;
 }
 
@@ -229,7 +235,7 @@ static void pack_all(const dlc_cached *file, size_t files, const dlc_cache *befo
     dlc_text_append(bytes, dlc_text_string(&packed), packed.length);
     bytes->failed |= packed.failed;
     if (!bytes->failed)
-        dlc_pack_number(bytes, checksum_of(bytes->bytes, bytes->length));
+        dlc_pack_number(bytes, dlc_cache_checksum(bytes->bytes, bytes->length));
     dlc_text_free(&packed);
 }
 

@@ -6,6 +6,7 @@
 #ifndef DLC_PLUGIN_CACHE_H
 #define DLC_PLUGIN_CACHE_H
 
+#include <stdint.h>
 #include <sys/stat.h>
 
 #include "base/text.h"
@@ -16,6 +17,7 @@ typedef struct dlc_cached {
     struct stat info;   /* device, inode, size, times */
     const char *report; /* NULL: do not cache it */
     size_t size;
+    uint64_t system; /* the system_stamp.h that it depends on; 0: on the file alone */
 } dlc_cached;
 
 typedef struct dlc_cache {
@@ -27,9 +29,10 @@ typedef struct dlc_cache {
 
 /* Reads the cache file. Start with {0}. Fails only if memory runs out. */
 dlc_status dlc_cache_read(dlc_cache *cache);
-/* The entry of a file; NULL if there is none or the file has changed since. */
+/* The entry of a file; NULL if there is none, or the file has changed since, or the
+ * system, on which the entry depends. */
 const dlc_cached *dlc_cache_find(const dlc_cache *cache, const char *path,
-                                 const struct stat *info);
+                                 const struct stat *info, uint64_t system);
 /* Writes these entries, and those of `before` for other files that still exist. The
  * cache file is replaced atomically, so several processes may read and write it. */
 dlc_status dlc_cache_write(const dlc_cached *file, size_t files,
@@ -37,6 +40,9 @@ dlc_status dlc_cache_write(const dlc_cached *file, size_t files,
 /* Deletes the cache file. */
 void dlc_cache_drop(void);
 void dlc_cache_free(dlc_cache *cache);
+
+/* FNV-1a, 64 bits. */
+uint64_t dlc_cache_checksum(const char *bytes, size_t size);
 
 /* Whether two stats describe the same file with the same contents; its name or mode may
  * differ. */

@@ -17,6 +17,7 @@ typedef struct plugin_item {
     const char
         *report; /* to be cached; points into `scanned` or the cache; NULL: none */
     size_t report_size;
+    uint64_t report_system;        /* as dlc_cached.system */
     struct plugin_reason *reasons; /* own; reasons made here */
     const dlc_plugin *plugin;      /* the plugin, once it is loaded into this process */
 } plugin_item;
@@ -32,6 +33,7 @@ struct dlc_registry {
     dlc_folder_entry *folder;
     size_t folders;
     dlc_cache cache;  /* entries point into it */
+    uint64_t system;  /* dlc_system_stamp, if plugins are loaded */
     int only_inspect; /* no load() is called */
 };
 

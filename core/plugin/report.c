@@ -53,7 +53,7 @@ const char *dlc_unpack_text(dlc_unpacking *from) {
 void dlc_report_pack(const dlc_report *report, dlc_text *bytes) {
     const dlc_plugin_entry *plugin = &report->plugin;
     dlc_pack_number(bytes, plugin->state);
-    dlc_pack_number(bytes, report->cacheable != 0);
+    dlc_pack_number(bytes, report->scope);
     dlc_pack_text(bytes, plugin->reason);
     dlc_pack_text(bytes, plugin->name);
     dlc_pack_text(bytes, plugin->version);
@@ -84,7 +84,8 @@ static dlc_entry_state unpack_state(dlc_unpacking *from) {
 static void unpack_plugin(dlc_unpacking *from, dlc_report *report) {
     dlc_plugin_entry *plugin = &report->plugin;
     plugin->state = unpack_state(from);
-    report->cacheable = dlc_unpack_number(from) != 0;
+    report->scope = (dlc_report_scope)dlc_unpack_number(from);
+    from->failed |= report->scope >= DLC_REPORT_SCOPES;
     plugin->reason = dlc_unpack_text(from);
     plugin->name = dlc_unpack_text(from);
     plugin->version = dlc_unpack_text(from);

@@ -7,14 +7,22 @@
 #include "base/text.h"
 #include "plugin/entry.h"
 
+/* Until when a report is true. */
+typedef enum dlc_report_scope {
+    DLC_REPORT_ONCE,      /* it may have been chance */
+    DLC_REPORT_OF_FILE,   /* until the file changes */
+    DLC_REPORT_OF_SYSTEM, /* or what system_stamp.h sums up: a library or a driver may
+                             be installed later */
+    DLC_REPORT_SCOPES
+} dlc_report_scope;
+
 typedef struct dlc_report {
     /* `state` is USABLE, UNAVAILABLE, UNTRIED or REFUSED, that of a feature USABLE if
      * it is valid. There is no path, and no name either if the descriptor could not be
      * read. */
     dlc_plugin_entry plugin;
     dlc_feature_entry *feature; /* own: plugin.feature */
-    int cacheable; /* depends on the file only, so it can be cached until that changes
-                    */
+    dlc_report_scope scope;
 } dlc_report;
 
 void dlc_report_pack(const dlc_report *report, dlc_text *bytes);

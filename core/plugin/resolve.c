@@ -7,6 +7,7 @@
 #include "plugin/registry_internal.h"
 #include "plugin/report.h"
 #include "plugin/scan.h"
+#include "plugin/system_stamp.h"
 
 /* ---- Reports ----------------------------------------------------------------- */
 
@@ -15,7 +16,8 @@ static int is_unknown(const plugin_item *item) {
 }
 
 /* Copies a report into the entries of an item. DLC_ERR_DATA: it is damaged. */
-static dlc_status take_report(plugin_item *item, const char *bytes, size_t size) {
+static dlc_status take_report(const dlc_registry *registry, plugin_item *item,
+                              const char *bytes, size_t size) {
     dlc_report report;
     DLC_TRY(dlc_report_unpack(bytes, size, &report));
     report.plugin.path = item->path;
@@ -25,9 +27,11 @@ static dlc_status take_report(plugin_item *item, const char *bytes, size_t size)
     item->feature = report.feature;
     for (size_t i = 0; i < report.plugin.features; i++)
         item->feature[i].plugin = &item->entry;
-    if (report.cacheable) {
+    if (report.scope != DLC_REPORT_ONCE) {
         item->report = bytes;
         item->report_size = size;
+        item->report_system = report.scope == DLC_REPORT_OF_SYSTEM ? registry->system
+                                                                   : 0;
     }
     return DLC_OK;
 }
@@ -36,9 +40,9 @@ static dlc_status read_cached(dlc_registry *registry) {
     for (size_t i = 0; i < registry->plugins; i++) {
         plugin_item *item = registry->plugin[i];
         const dlc_cached *known = dlc_cache_find(&registry->cache, item->path,
-                                                 &item->info);
+                                                 &item->info, registry->system);
         if (known && is_unknown(item) &&
-            take_report(item, known->report, known->size) == DLC_ERR_NOMEM)
+            take_report(registry, item, known->report, known->size) == DLC_ERR_NOMEM)
             return DLC_ERR_NOMEM;
     }
     return DLC_OK;
@@ -61,7 +65,7 @@ static dlc_status scan_unknown(dlc_registry *registry) {
             continue;
         item->scanned = file[k++].report;
         if (rc == DLC_OK)
-            rc = take_report(item, item->scanned.bytes, item->scanned.length);
+            rc = take_report(registry, item, item->scanned.bytes, item->scanned.length);
     }
     dlc_free(file);
     return rc;
@@ -80,7 +84,8 @@ static dlc_status update_cache(const dlc_registry *registry, int rescan) {
         file[i] = (dlc_cached){.path = item->path,
                                .info = item->info,
                                .report = item->report,
-                               .size = item->report_size};
+                               .size = item->report_size,
+                               .system = item->report_system};
     }
     dlc_status rc = DLC_OK;
     if (changed)
@@ -164,8 +169,10 @@ static dlc_status resolve_plugin(const dlc_registry *registry, plugin_item *item
 
 dlc_status plugin_resolve_all(dlc_registry *registry, int rescan) {
     dlc_status rc = DLC_OK;
-    if (!registry->only_inspect)
+    if (!registry->only_inspect) {
+        registry->system = dlc_system_stamp();
         rc = dlc_cache_read(&registry->cache);
+    }
     if (rc == DLC_OK && !rescan)
         rc = read_cached(registry);
     if (rc == DLC_OK)

@@ -104,7 +104,7 @@ static void inspect(int fd, void *context) {
     const dlc_plugin *plugin = NULL;
     dlc_status rc = dlc_object_open(file->path, &file->info, &plugin);
     /* An error of the loader may be the fault of another library. */
-    report.cacheable = rc == DLC_OK;
+    report.scope = rc == DLC_OK ? DLC_REPORT_OF_FILE : DLC_REPORT_OF_SYSTEM;
     if (rc == DLC_OK)
         rc = dlc_plugin_check(file->path, plugin, &report.plugin.features);
     if (rc != DLC_OK) {
@@ -125,7 +125,7 @@ static void inspect(int fd, void *context) {
         rc = dlc_object_load(plugin);
         report.plugin.state = rc == DLC_OK ? DLC_ENTRY_USABLE : DLC_ENTRY_UNAVAILABLE;
         report.plugin.reason = rc == DLC_OK ? NULL : keep_detail(fd, rc);
-        report.cacheable = rc == DLC_OK; /* a driver may be installed later */
+        report.scope = rc == DLC_OK ? DLC_REPORT_OF_FILE : DLC_REPORT_OF_SYSTEM;
         send_report(fd, &report);
     }
     free_report(&report);
@@ -145,9 +145,9 @@ typedef struct scanner {
     int noticed;        /* the user knows that it is waited for */
 } scanner;
 
-static dlc_status refuse(dlc_scan_file *file, char *reason, int cacheable) {
+static dlc_status refuse(dlc_scan_file *file, char *reason, dlc_report_scope scope) {
     dlc_report report = {.plugin = {.state = DLC_ENTRY_REFUSED, .reason = reason},
-                         .cacheable = cacheable};
+                         .scope = scope};
     dlc_text_free(&file->report);
     if (reason)
         dlc_report_pack(&report, &file->report);
@@ -183,7 +183,7 @@ static dlc_status refuse_culprit(const scanner *it, int hangs, int signal) {
         dlc_format("%s: %s %s, on %s; it is skipped until the file changes or "
                    "`dlcore plugin list --rescan` tries it again",
                    it->file->path, what, step, when),
-        signal != SIGKILL);
+        signal == SIGKILL ? DLC_REPORT_ONCE : DLC_REPORT_OF_FILE);
 }
 
 static void scanner_end(scanner *it, int is_dying, int *signal) {
@@ -203,7 +203,7 @@ static dlc_status scanner_start(const task *what, scanner *it) {
     return refuse(file,
                   dlc_format("%s: cannot be inspected: %s", file->path,
                              strerror(errno)), // NOLINT(concurrency-mt-unsafe)
-                  0);
+                  DLC_REPORT_ONCE);
 }
 
 /* Takes the next report on a file, which replaces the previous one. *more: another one

@@ -2,6 +2,7 @@
  * read, written or trusted. */
 #include <check.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +12,10 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "plugin/cache.h"
 #include "plugin/report.h"
 #include "plugin/scan.h"
+#include "plugin/system_stamp.h"
 #include "plugin_folders.h"
 
 /* The state of a file, with the cache. */
@@ -134,24 +137,71 @@ START_TEST(caches_a_hang) {
 }
 END_TEST
 
-/* A driver or library may be installed later, so unavailability is checked again. */
-START_TEST(does_not_cache_unavailable_plugins) {
+/* Unavailability is cached for the environment that it was found in: a driver may be
+ * installed, or no longer be hidden. */
+START_TEST(caches_unavailable_plugins) {
     const char *dir = dir_make();
     dir_add(dir, "good", NULL);
-    dir_add(dir, "undefined", NULL);
     cache_dir_make();
     setenv("FIXTURE_ABSENT", "no abacus", 1);
     ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_UNAVAILABLE);
-    ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_UNAVAILABLE);
-    ck_assert_int_eq(load_count(), 2);
-    ck_assert_ptr_null(cache_file());
+    setenv("OLDPWD", dir, 1); /* does not matter */
+    dlc_registry *registry = registry_over(dir);
+    const dlc_plugin_entry *entry = entry_of(registry, "good.so");
+    ck_assert_int_eq(entry->state, DLC_ENTRY_UNAVAILABLE);
+    ck_contains(entry->reason, "no abacus");
+    dlc_registry_close(registry);
+    ck_assert_int_eq(load_count(), 1);
     unsetenv("FIXTURE_ABSENT");
     ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(load_count(), 2);
     setenv("FIXTURE_ABSENT", "no abacus", 1);
     ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_USABLE); /* cached */
     ck_assert_int_eq(state_after_rescan("good.so"), DLC_ENTRY_UNAVAILABLE);
-    ck_assert_int_eq(state_with_cache(dir, "good.so"),
-                     DLC_ENTRY_UNAVAILABLE); /* dropped */
+    ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_UNAVAILABLE);
+    ck_assert_int_eq(load_count(), 3);
+}
+END_TEST
+
+/* They may be the fault of a library that is missing, so they depend on the system. */
+START_TEST(caches_errors_of_the_loader) {
+    const char *dir = dir_make(), *path = dir_add(dir, "undefined", NULL);
+    cache_dir_make();
+    ck_assert_int_eq(state_with_cache(dir, "undefined.so"), DLC_ENTRY_REFUSED);
+    ck_assert_ptr_nonnull(cache_file());
+    dlc_cache cache = {0};
+    struct stat info;
+    const uint64_t now = dlc_system_stamp();
+    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_int_eq(dlc_cache_read(&cache), DLC_OK);
+    ck_assert_ptr_nonnull(dlc_cache_find(&cache, path, &info, now));
+    ck_assert_ptr_null(dlc_cache_find(&cache, path, &info, now + 2));
+    dlc_cache_free(&cache);
+}
+END_TEST
+
+/* A library that is put into a folder where the loader looks is noticed. */
+START_TEST(notices_what_is_installed) {
+    const char *dir = dir_make();
+    char again[PATH_MAX + 16], program[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    ck_assert_int_gt(length, 0);
+    program[length] = '\0';
+    setenv("LD_LIBRARY_PATH", dir, 1);
+    uint64_t stamp[3];
+    for (int i = 0; i < 3; i++) {
+        FILE *stream = NULL;
+        snprintf(again, sizeof again, "%s --stamp", program);
+        stream = popen(again,
+                       "re"); // NOLINT(cert-env33-c): the loader reads the path once
+        ck_assert_ptr_nonnull(stream);
+        ck_assert_int_eq(fscanf(stream, "%" SCNu64, &stamp[i]), 1);
+        ck_assert_int_eq(pclose(stream), 0);
+        if (i == 1)
+            dir_add(dir, "good", NULL);
+    }
+    ck_assert_uint_eq(stamp[0], stamp[1]);
+    ck_assert_uint_ne(stamp[1], stamp[2]);
 }
 END_TEST
 
@@ -352,13 +402,17 @@ START_TEST(many_at_once) {
 }
 END_TEST
 
-int main(void) {
+int main(int count, char **arguments) {
+    if (count == 2 && strcmp(arguments[1], "--stamp") == 0)
+        return printf("%" PRIu64 "\n", dlc_system_stamp()) < 0;
     const TTest *const tests[] = {
         caches_valid_plugins,
         caches_refusals,
         caches_a_crash,
         caches_a_hang,
-        does_not_cache_unavailable_plugins,
+        caches_unavailable_plugins,
+        caches_errors_of_the_loader,
+        notices_what_is_installed,
         checks_owner_and_mode_each_time,
         keeps_other_folders,
         ignores_damage,
