@@ -222,6 +222,8 @@ dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argumen
                                                      "rendezvous_timeout"),
         .hang_timeout = dlc_settings_get_float(setup->parallel_settings,
                                                "hang_timeout")};
+    if (job.ranks > 1)
+        dlc_graph_before_fork(setup->graph);
     return dlc_job_run(&job, main, argument, exit_code);
 }
 

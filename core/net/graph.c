@@ -474,3 +474,11 @@ void dlc_graph_free(dlc_graph *graph) {
     dlc_free(graph->layer);
     dlc_free(graph);
 }
+
+void dlc_graph_before_fork(const dlc_graph *graph) {
+    for (int32_t i = 0; i < graph->layers; i++) {
+        const dlc_layer_ops *ops = graph->layer[i].feature->ops;
+        if (DLC_CAN(ops, before_fork))
+            ops->before_fork();
+    }
+}

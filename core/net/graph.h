@@ -82,4 +82,7 @@ dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
                           dlc_graph **graph);
 void dlc_graph_free(dlc_graph *graph); /* NULL allowed */
 
+/* To be called once the graph is complete, before ranks are forked. */
+void dlc_graph_before_fork(const dlc_graph *graph);
+
 #endif

@@ -8,8 +8,8 @@
  *
  *     call                   needed    what it does
  *     create                 required  takes the settings; computes nothing
- *     infer                  required  input shapes -> output shapes, parameters, cost;
- *                                      may be called again
+ *     infer                  required  input shapes -> output shapes, parameters, cost
+ *     before_fork            optional  what every process would do once for itself
  *     fuse                   optional  may take over the layer that reads its output
  *     prepare                required  chooses memory layouts and buffers
  *     param_import           optional  parameters: plain layout -> the layer's layout
@@ -503,6 +503,12 @@ typedef struct dlc_layer_ops {
      * "jit:avx512_core nChw16c". `bytes` is the size of `text`; the result always ends
      * with a NUL. NULL: nothing is said. */
     void (*describe)(dlc_layer *layer, char *text, size_t bytes);
+
+    /* Optional; does not block. Does once what every process that runs such layers
+     * would do for itself, such as generating code. Called, maybe again, in a process
+     * that is about to fork ranks with layers of this type, so it must not start
+     * threads or touch hardware. */
+    void (*before_fork)(void);
 } dlc_layer_ops;
 
 #ifdef __cplusplus

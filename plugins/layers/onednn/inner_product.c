@@ -1,6 +1,7 @@
 /* inner_product: every output is a weighted sum of all inputs of its sample. */
 #include "weighted.h"
 
+#include <omp.h>
 #include <stdio.h>
 
 typedef struct product {
@@ -155,6 +156,19 @@ static void describe(dlc_layer *layer, char *text, size_t bytes) {
         weighted_describe(layer, text, bytes);
 }
 
+/* The first product of matrices, unless they are tiny, makes oneDNN generate its
+ * kernels for all of them, which takes 20 ms. */
+static void before_fork(void) {
+    enum { SIDE = 8 };
+    const float factor[SIDE * SIDE] = {0};
+    float result[SIDE * SIDE];
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    (void)dnnl_sgemm('N', 'N', SIDE, SIDE, SIDE, 1, factor, SIDE, factor, SIDE, 0,
+                     result, SIDE);
+    omp_set_num_threads(threads);
+}
+
 const dlc_layer_ops inner_product_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &onednn_family,
@@ -168,4 +182,5 @@ const dlc_layer_ops inner_product_ops = {
     .param_import = weighted_import,
     .param_export = weighted_export,
     .describe = describe,
+    .before_fork = before_fork,
 };

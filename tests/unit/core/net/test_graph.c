@@ -1,6 +1,8 @@
 /* Tests the graph of a net.ini with blocks: which layer reads which, and where mistakes
  * are reported; and the parameters that a test net shares with the training net. */
 #include <check.h>
+#include <dirent.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,6 +241,48 @@ START_TEST(a_test_needs_nothing_that_training_lacks) {
 }
 END_TEST
 
+static int calls;
+
+static void count_call(void) {
+    calls++;
+}
+
+START_TEST(layers_are_told_before_a_fork) {
+    const dlc_layer_ops able = {.size = sizeof able, .before_fork = count_call},
+                        unable = {.size = sizeof unable},
+                        older = {.size = offsetof(dlc_layer_ops, before_fork),
+                                 .before_fork = count_call};
+    const dlc_feature features[] = {{.ops = &able}, {.ops = &unable}, {.ops = &older}};
+    dlc_graph_layer layers[3] = {{.feature = &features[0]},
+                                 {.feature = &features[1]},
+                                 {.feature = &features[2]}};
+    const dlc_graph graph = {.layers = 3, .layer = layers};
+    dlc_graph_before_fork(&graph);
+    ck_assert_int_eq(calls, 1);
+}
+END_TEST
+
+static int count_threads(void) {
+    int count = 0;
+    DIR *folder = opendir("/proc/self/task");
+    ck_assert_ptr_nonnull(folder);
+    for (struct dirent *entry; (entry = readdir(folder));)
+        count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+/* Ranks that are forked from a process with threads of OpenMP would hang. */
+START_TEST(no_layer_starts_threads_before_a_fork) {
+    net_fixture fixture;
+    int threads = count_threads();
+    ck_assert_int_eq(fixture_graph(&fixture, "[c]\n" CONV LOSS), DLC_OK);
+    dlc_graph_before_fork(fixture.graph);
+    ck_assert_int_eq(count_threads(), threads);
+    fixture_close(&fixture);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("graph");
     TCase *cases = tcase_create("graph");
@@ -249,6 +293,8 @@ int main(void) {
     tcase_add_test(cases, parts_of_a_block_may_be_blocks);
     tcase_add_test(cases, fields_have_names);
     tcase_add_test(cases, fields_are_not_known);
+    tcase_add_test(cases, layers_are_told_before_a_fork);
+    tcase_add_test(cases, no_layer_starts_threads_before_a_fork);
     tcase_add_loop_test(cases, a_mistake_is_reported_once, 0,
                         (int)(sizeof bad / sizeof *bad));
     tcase_add_test(cases, a_test_net_finds_its_parameters);
