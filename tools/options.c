@@ -216,7 +216,8 @@ dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argumen
         .device_index = setup->device_index,
         .devices = units,
         .external = 1,
-        .discover = 1,
+        .discover = setup->device->caps & DLC_DEVICE_HOST ? DLC_DISCOVER_CORES
+                                                          : DLC_DISCOVER_ALL,
         .digest = dlc_setup_digest(setup),
         .rendezvous_timeout = dlc_settings_get_float(setup->parallel_settings,
                                                      "rendezvous_timeout"),

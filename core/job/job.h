@@ -26,6 +26,14 @@ typedef struct dlc_job dlc_job;
  * dlc_exit_code). */
 typedef int (*dlc_job_main)(dlc_job *job, void *argument);
 
+/* What of this machine is looked for. Ranks of one machine that compute on its cores
+ * need no more than these; with others they need to know the adapters near to them. */
+typedef enum dlc_job_discovery {
+    DLC_DISCOVER_NOTHING,
+    DLC_DISCOVER_CORES, /* all, if another launcher has started the ranks */
+    DLC_DISCOVER_ALL
+} dlc_job_discovery;
+
 /* Zero is a good default for everything but `ranks`. */
 typedef struct dlc_job_options {
     int ranks;   /* to fork on this machine, 1 .. DLC_JOB_RANKS_MAX */
@@ -37,8 +45,8 @@ typedef struct dlc_job_options {
     const int32_t *device_index; /* NULL: 0, 1, 2 ... */
     int devices;                 /* 0: every rank gets index 0 */
 
-    int discover;    /* find the parts and links of this machine, for dlc_job_machine
-                        (machines.h), if there are several ranks */
+    dlc_job_discovery discover; /* for dlc_job_machine (machines.h), if there are
+                                   several ranks */
     int external;    /* a launcher may have started this process: see dlc_job_run */
     uint64_t digest; /* of the settings; external ranks must all have the same */
     double rendezvous_timeout; /* seconds to wait for external ranks; 0: 60 */

@@ -141,8 +141,8 @@ static dlc_status check_options(const dlc_job_options *options) {
 }
 
 /* A job trains without, too: it then knows only which ranks share a machine. */
-static void discover(dlc_launch *launch) {
-    if (dlc_topo_discover(NULL, 0, &launch->machine) != DLC_OK)
+static void discover(int io, dlc_launch *launch) {
+    if (dlc_topo_discover(io, NULL, 0, &launch->machine) != DLC_OK)
         dlc_warn("the topology of this machine is not known: %s", dlc_detail());
 }
 
@@ -161,8 +161,9 @@ dlc_status dlc_job_run(const dlc_job_options *options, dlc_job_main main,
         return dlc_fail(DLC_ERR_NOMEM, "cannot allocate shared memory for %d ranks: %s",
                         options->ranks, strerror(errno));
     launch.activity = shared;
-    if (options->discover && (options->ranks > 1 || external.kind != DLC_EXTERNAL_NONE))
-        discover(&launch);
+    int is_local = external.kind == DLC_EXTERNAL_NONE;
+    if (options->discover && (options->ranks > 1 || !is_local))
+        discover(!is_local || options->discover == DLC_DISCOVER_ALL, &launch);
     dlc_status status = dlc_cores_open(NULL, &launch.cores);
     if (status == DLC_OK && external.kind != DLC_EXTERNAL_NONE)
         status = dlc_external_run(&launch, &external, exit_code);

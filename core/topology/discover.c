@@ -14,8 +14,9 @@
 
 /* ---- hwloc ------------------------------------------------------------------- */
 
-static dlc_status load(hwloc_topology_t topology) {
-    hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_ALL);
+static dlc_status load(int io, hwloc_topology_t topology) {
+    hwloc_topology_set_io_types_filter(topology, io ? HWLOC_TYPE_FILTER_KEEP_ALL
+                                                    : HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_icache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_type_filter(topology, HWLOC_OBJ_MISC,
                                    HWLOC_TYPE_FILTER_KEEP_NONE);
@@ -44,11 +45,11 @@ static dlc_status read_loaded(hwloc_topology_t topology, dlc_topo *topo) {
     return status;
 }
 
-static dlc_status read_machine(dlc_topo *topo) {
+static dlc_status read_machine(int io, dlc_topo *topo) {
     hwloc_topology_t topology = NULL;
     if (dlc_hwloc_init(&topology))
         return dlc_fail(DLC_ERR_NOMEM, "hwloc cannot start");
-    dlc_status status = load(topology);
+    dlc_status status = load(io, topology);
     if (status == DLC_OK)
         status = read_loaded(topology, topo);
     hwloc_topology_destroy(topology);
@@ -242,9 +243,9 @@ static void name_machine(dlc_topo_node *machine) {
     dlc_topo_text(machine->name, sizeof machine->name, host);
 }
 
-dlc_status dlc_topo_discover(const dlc_feature *const *devices, size_t count,
+dlc_status dlc_topo_discover(int io, const dlc_feature *const *devices, size_t count,
                              dlc_topo *topo) {
-    dlc_status status = read_machine(topo);
+    dlc_status status = read_machine(io, topo);
     if (status == DLC_OK) {
         name_machine(&topo->node[0]);
         dlc_topo_read_live_nics("", topo);

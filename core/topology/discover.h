@@ -7,11 +7,12 @@
 
 #include "topology/graph.h"
 
-/* Fills an empty graph with what hwloc finds, and with the devices and links that the
- * device plugins describe; a device is merged with hwloc's node of the same PCI
- * address. A plugin that fails leaves a note. Not thread-safe, as it changes the
- * environment temporarily: call it before threads are started. */
-dlc_status dlc_topo_discover(const dlc_feature *const *devices, size_t count,
+/* Fills an empty graph with what hwloc finds (`io`: PCI devices and adapters, too,
+ * which takes ten times as long), and with the devices and links that the device
+ * plugins describe; a device is merged with hwloc's node of the same PCI address. A
+ * plugin that fails leaves a note. Not thread-safe, as it changes the environment
+ * temporarily: call it before threads are started. */
+dlc_status dlc_topo_discover(int io, const dlc_feature *const *devices, size_t count,
                              dlc_topo *topo);
 
 /* Adds the devices and links of one device plugin to the machine with this node number.
