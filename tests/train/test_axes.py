@@ -223,7 +223,7 @@ class Axes(Job):
                 self.check_end(process, ranks, victim, line)
 
     def test_hangs(self):
-        for number in range(len(LAYOUTS)):
+        for number in (4, 6, 7): # each consistency and device
             job, victim = self.failing_job(number + len(LAYOUTS))
             with self.subTest(**job, victim=victim):
                 process, ranks = self.start(
