@@ -2,7 +2,9 @@
 """Finds words that dlcore does not use (see words.txt) in sources, tests, documents and file
 names; in --help of all commands and man pages of a build; and in strings of its binaries.
 
-words.py [BUILD]     BUILD: a build folder; without it only sources are checked
+words.py             checks the sources
+words.py BUILD       checks the texts of this build; of the sources it reads only those that words.txt
+                     has exceptions for, each of which must be needed
 """
 
 import fnmatch
@@ -39,6 +41,9 @@ class Rule:
                 self.used.add(number)
                 return None
         return found.group()
+
+    def has_exception_for(self, place):
+        return any(fnmatch.fnmatch(place, glob) for _, glob, _ in self.allowed)
 
 
 def read_rules(path):
@@ -95,13 +100,15 @@ def built(build):
 def main():
     rules = read_rules(pathlib.Path(__file__).with_name("words.txt"))
     findings = places = 0
-    everything = list(sources())
+    everything = [(place, lines, rules) for place, lines in sources()]
     if len(sys.argv) > 1:
-        everything += built(pathlib.Path(sys.argv[1]))
-    for place, lines in everything:
+        everything = [(place, lines, [rule for rule in rules if rule.has_exception_for(place)])
+                      for place, lines, _ in everything]
+        everything += [(place, lines, rules) for place, lines in built(pathlib.Path(sys.argv[1]))]
+    for place, lines, wanted in everything:
         places += 1
         for number, line in lines:
-            for rule in rules:
+            for rule in wanted:
                 word = rule.finds(place, line)
                 if word:
                     findings += 1
