@@ -220,6 +220,7 @@ static dlc_status choose(source *from, dlc_comm_args *comm, pick *mine) {
     DLC_TRY(pick_together(from->args, comm, from, mine));
     dlc_free(connection->transport);
     connection->transport = dlc_strdup(mine->name);
+    connection->predicted = mine->choice.seconds;
     return connection->transport ? take_levels(mine, from, comm) : DLC_ERR_NOMEM;
 }
 

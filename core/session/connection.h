@@ -30,6 +30,7 @@ typedef struct dlc_connection {
     dlc_comm *comm;
     dlc_comm_args how; /* what `comm` was opened with, to open others like it */
     char *transport;   /* own; "shm+tcp"; "none" with one rank */
+    double predicted;  /* seconds that an iteration's reductions take; 0: not known */
     dlc_settings *
         *made; /* own; default settings of transports that net.ini doesn't name */
     size_t count;

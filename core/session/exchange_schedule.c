@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "comm/comm_benchmark.h"
+#include "plan/buckets.h"
 #include "plan/exchange.h"
 #include "plan/layers.h"
 
@@ -92,6 +93,19 @@ static size_t choose_bucket(const dlc_session *session, const dlc_param_set *set
     return overlap_forward && best < bytes / PARTS ? bytes / PARTS : best;
 }
 
+/* What was measured, beside what was predicted when the transports were chosen. */
+static void compare(const dlc_session *session, const dlc_param_set *set,
+                    const dlc_comm_cost *cost) {
+    const dlc_transport_prediction measured = {.size = sizeof measured,
+                                               .latency = cost->latency,
+                                               .small_bandwidth = cost->bandwidth,
+                                               .bandwidth = cost->bandwidth};
+    double bytes = (double)(set->arenas->count * sizeof(float));
+    dlc_info("    measured %.3g ms to reduce %.3g MB, predicted %.3g ms",
+             dlc_plan_reduction(&measured, bytes) * 1e3, bytes / 1e6,
+             session->connection.predicted * 1e3);
+}
+
 static void announce(const dlc_comm_cost *cost, const dlc_exchange_schedule *schedule) {
     const char *method = schedule->shard_optimizer
                              ? "each rank updates a shard of the weights"
@@ -123,8 +137,11 @@ dlc_status dlc_exchange_schedule_make(const dlc_session *session,
     if (!made.shard_optimizer)
         DLC_TRY(choose_overlap(session, set, &cost, &made.overlap_forward));
     made.bucket_bytes = choose_bucket(session, set, &cost, made.overlap_forward);
-    if (session->rank == 0)
+    if (session->rank == 0) {
         announce(&cost, &made);
+        if (set == &session->set[DLC_PARAMS_WHOLE])
+            compare(session, set, &cost);
+    }
     *schedule = made;
     return DLC_OK;
 }
