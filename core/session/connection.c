@@ -73,13 +73,17 @@ static void announce(const dlc_transport_choice *choice) {
 
 enum { NAME = 128 };
 
+/* What ranks compare: NAME bytes. */
+typedef struct label {
+    char name[NAME - DLC_DOMAIN_LEVELS]; /* "" if there was nothing to choose from */
+    char levels[DLC_DOMAIN_LEVELS];
+} label;
+
 /* What one rank chose. */
 typedef struct pick {
     dlc_transport_choice choice;
     dlc_status status;
-    /* Next to each other, because ranks compare both. */
-    char name[NAME - DLC_DOMAIN_LEVELS]; /* "" if there was nothing to choose from */
-    char levels[DLC_DOMAIN_LEVELS];
+    label label;
 } pick;
 
 /* The first rank whose choice differs from rank 0's, and both choices; -1: none. */
@@ -99,9 +103,10 @@ static dlc_status name_pick(pick *mine) {
     dlc_transport_choice_name(&mine->choice, &name);
     dlc_status status = dlc_text_status(&name);
     if (status == DLC_OK)
-        (void)snprintf(mine->name, sizeof mine->name, "%s", dlc_text_string(&name));
+        (void)snprintf(mine->label.name, sizeof mine->label.name, "%s",
+                       dlc_text_string(&name));
     for (int32_t i = 0; i < mine->choice.levels; i++)
-        mine->levels[i] = (char)('A' + mine->choice.level[i].scope.within);
+        mine->label.levels[i] = (char)('A' + mine->choice.level[i].scope.within);
     dlc_text_free(&name);
     return status;
 }
@@ -142,7 +147,7 @@ static dlc_status compare(const dlc_connection_args *args, const pick *mine,
     char(*all)[NAME] = dlc_alloc((size_t)ranks, NAME);
     if (!all)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_job_all_gather(args->job, mine->name, NAME, all);
+    dlc_status status = dlc_job_all_gather(args->job, &mine->label, NAME, all);
     *found = (mismatch){.rank = -1};
     for (int32_t r = 1; status == DLC_OK && found->rank < 0 && r < ranks; r++) {
         if (memcmp(all[r], all[0], NAME) == 0)
@@ -219,7 +224,7 @@ static dlc_status choose(source *from, dlc_comm_args *comm, pick *mine) {
     dlc_connection *connection = from->connection;
     DLC_TRY(pick_together(from->args, comm, from, mine));
     dlc_free(connection->transport);
-    connection->transport = dlc_strdup(mine->name);
+    connection->transport = dlc_strdup(mine->label.name);
     connection->predicted = mine->choice.seconds;
     return connection->transport ? take_levels(mine, from, comm) : DLC_ERR_NOMEM;
 }
@@ -243,16 +248,16 @@ static dlc_status choose_and_open(const dlc_connection_args *args, dlc_comm_args
                              .may_replace = strcmp(args->wanted, "auto") == 0,
                              .probes = dlc_settings_get_bool(args->settings, "probe"),
                              .how = comm}};
-    char opened[NAME] = "";
+    label opened = {.name = ""};
     int again = 1;
     dlc_status status = share_bytes(args, &from.bytes);
     while (status == DLC_OK && again) {
         pick mine = {.status = DLC_OK};
         status = choose(&from, comm, &mine);
-        again = !connection->comm || memcmp(mine.name, opened, NAME) != 0;
+        again = !connection->comm || memcmp(&mine.label, &opened, sizeof opened) != 0;
         if (comm->rank == 0 && again)
             announce(&mine.choice);
-        memcpy(opened, mine.name, NAME);
+        opened = mine.label;
         if (status == DLC_OK && again)
             status = try_choice(&from, &mine, &again);
         pick_free(&mine);
