@@ -64,8 +64,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-limit() { # NAMESPACE DEVICE RATE: as an adapter does, which sends slowly but drops nothing
-    [ -z "$3" ] || ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$3" burst 128k latency 200ms
+limit() { # NAMESPACE DEVICE RATE [QUEUE]: as an adapter does, which sends slowly but drops nothing
+    [ -z "$3" ] || ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$3" burst 128k limit "${4:-4m}"
 }
 
 limit_to() { # NAMESPACE DEVICE RATE ADDRESS SLOW: another rate for what goes to ADDRESS
@@ -89,8 +89,8 @@ join_racks() { # RACK ADAPTER
     ip -n $switch link add "up$1$2" type veth peer name "down$1$2"
     ip -n $switch link set "up$1$2" master "rack$1$2" up
     ip -n $switch link set "down$1$2" master "core$2" up
-    limit $switch "up$1$2" "${rack#*:}"
-    limit $switch "down$1$2" "${rack#*:}"
+    limit $switch "up$1$2" "${rack#*:}" 16m
+    limit $switch "down$1$2" "${rack#*:}" 16m
 }
 
 # The other machine of the slow pair; empty: this one is not in it.
