@@ -160,7 +160,11 @@ const dlc_synonym dlc_synonyms[] = {
     {"conv conv2d convolution2d conv2dlayer convolutional convolutionlayer",
      "convolution", NULL},
     {"depthwiseconv2d separableconv2d", "convolution", "see `group` of convolution"},
-    {"conv1d conv3d convtranspose2d conv2dtranspose deconvolution layernorm groupnorm "
+    {"convtranspose2d conv2dtranspose transposedconvolution deconv", "deconvolution",
+     NULL},
+    {"upsampling upsampling2d upsamplingbilinear2d upsamplingnearest2d interpolate",
+     "upsample", NULL},
+    {"conv1d conv3d layernorm groupnorm "
      "instancenorm lstm gru rnn embedding attention multiheadattention",
      NULL, "there is no such layer; `dlcore plugin new layer NAME` starts one"},
     {"linear dense fc fullyconnected fullyconnectedlayer affine innerproduct gemm",

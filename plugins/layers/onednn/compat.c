@@ -138,6 +138,34 @@ dnnl_status_t pd_conv_backward_weights(const pd_env *env, dnnl_alg_kind_t kind,
         window->dilation, window->pad_begin, window->pad_end, env->hint, env->attr);
 }
 
+dnnl_status_t pd_deconv_forward(const pd_env *env, dnnl_prop_kind_t prop,
+                                const sliding_window *window, md_t src, md_t weights,
+                                md_t bias, md_t dst, dnnl_primitive_desc_t *pd) {
+    return dnnl_deconvolution_forward_primitive_desc_create(
+        pd, env->engine, prop, dnnl_deconvolution_direct, src, weights, bias, dst,
+        window->stride, window->dilation, window->pad_begin, window->pad_end,
+        env->attr);
+}
+
+dnnl_status_t pd_deconv_backward_data(const pd_env *env, const sliding_window *window,
+                                      md_t diff_src, md_t weights, md_t diff_dst,
+                                      dnnl_primitive_desc_t *pd) {
+    return dnnl_deconvolution_backward_data_primitive_desc_create(
+        pd, env->engine, dnnl_deconvolution_direct, diff_src, weights, diff_dst,
+        window->stride, window->dilation, window->pad_begin, window->pad_end, env->hint,
+        env->attr);
+}
+
+dnnl_status_t pd_deconv_backward_weights(const pd_env *env,
+                                         const sliding_window *window, md_t src,
+                                         md_t diff_weights, md_t diff_bias,
+                                         md_t diff_dst, dnnl_primitive_desc_t *pd) {
+    return dnnl_deconvolution_backward_weights_primitive_desc_create(
+        pd, env->engine, dnnl_deconvolution_direct, src, diff_weights, diff_bias,
+        diff_dst, window->stride, window->dilation, window->pad_begin, window->pad_end,
+        env->hint, env->attr);
+}
+
 dnnl_status_t pd_inner_forward(const pd_env *env, dnnl_prop_kind_t prop, md_t src,
                                md_t weights, md_t bias, md_t dst,
                                dnnl_primitive_desc_t *pd) {
@@ -172,6 +200,20 @@ dnnl_status_t pd_pool_backward(const pd_env *env, dnnl_alg_kind_t kind,
     return dnnl_pooling_backward_primitive_desc_create(
         pd, env->engine, kind, diff_src, diff_dst, window->stride, window->kernel,
         window->dilation, window->pad_begin, window->pad_end, env->hint, env->attr);
+}
+
+dnnl_status_t pd_resample_forward(const pd_env *env, dnnl_prop_kind_t prop,
+                                  dnnl_alg_kind_t kind, md_t src, md_t dst,
+                                  dnnl_primitive_desc_t *pd) {
+    return dnnl_resampling_forward_primitive_desc_create(pd, env->engine, prop, kind,
+                                                         NULL, src, dst, env->attr);
+}
+
+dnnl_status_t pd_resample_backward(const pd_env *env, dnnl_alg_kind_t kind,
+                                   md_t diff_src, md_t diff_dst,
+                                   dnnl_primitive_desc_t *pd) {
+    return dnnl_resampling_backward_primitive_desc_create(
+        pd, env->engine, kind, NULL, diff_src, diff_dst, env->hint, env->attr);
 }
 
 dnnl_status_t pd_eltwise_forward(const pd_env *env, dnnl_prop_kind_t prop,
@@ -340,6 +382,37 @@ dnnl_status_t pd_conv_backward_weights(const pd_env *env, dnnl_alg_kind_t kind,
     return make(env, st, &desc, pd);
 }
 
+dnnl_status_t pd_deconv_forward(const pd_env *env, dnnl_prop_kind_t prop,
+                                const sliding_window *window, md_t src, md_t weights,
+                                md_t bias, md_t dst, dnnl_primitive_desc_t *pd) {
+    dnnl_deconvolution_desc_t desc;
+    dnnl_status_t st = dnnl_dilated_deconvolution_forward_desc_init(
+        &desc, prop, dnnl_deconvolution_direct, src, weights, bias, dst, window->stride,
+        window->dilation, window->pad_begin, window->pad_end);
+    return make(env, st, &desc, pd);
+}
+
+dnnl_status_t pd_deconv_backward_data(const pd_env *env, const sliding_window *window,
+                                      md_t diff_src, md_t weights, md_t diff_dst,
+                                      dnnl_primitive_desc_t *pd) {
+    dnnl_deconvolution_desc_t desc;
+    dnnl_status_t st = dnnl_dilated_deconvolution_backward_data_desc_init(
+        &desc, dnnl_deconvolution_direct, diff_src, weights, diff_dst, window->stride,
+        window->dilation, window->pad_begin, window->pad_end);
+    return make(env, st, &desc, pd);
+}
+
+dnnl_status_t pd_deconv_backward_weights(const pd_env *env,
+                                         const sliding_window *window, md_t src,
+                                         md_t diff_weights, md_t diff_bias,
+                                         md_t diff_dst, dnnl_primitive_desc_t *pd) {
+    dnnl_deconvolution_desc_t desc;
+    dnnl_status_t st = dnnl_dilated_deconvolution_backward_weights_desc_init(
+        &desc, dnnl_deconvolution_direct, src, diff_weights, diff_bias, diff_dst,
+        window->stride, window->dilation, window->pad_begin, window->pad_end);
+    return make(env, st, &desc, pd);
+}
+
 dnnl_status_t pd_inner_forward(const pd_env *env, dnnl_prop_kind_t prop, md_t src,
                                md_t weights, md_t bias, md_t dst,
                                dnnl_primitive_desc_t *pd) {
@@ -383,6 +456,24 @@ dnnl_status_t pd_pool_backward(const pd_env *env, dnnl_alg_kind_t kind,
     dnnl_status_t st = dnnl_pooling_v2_backward_desc_init(
         &desc, kind, diff_src, diff_dst, window->stride, window->kernel,
         window->dilation, window->pad_begin, window->pad_end);
+    return make(env, st, &desc, pd);
+}
+
+dnnl_status_t pd_resample_forward(const pd_env *env, dnnl_prop_kind_t prop,
+                                  dnnl_alg_kind_t kind, md_t src, md_t dst,
+                                  dnnl_primitive_desc_t *pd) {
+    dnnl_resampling_desc_t desc;
+    dnnl_status_t st = dnnl_resampling_forward_desc_init(&desc, prop, kind, NULL, src,
+                                                         dst);
+    return make(env, st, &desc, pd);
+}
+
+dnnl_status_t pd_resample_backward(const pd_env *env, dnnl_alg_kind_t kind,
+                                   md_t diff_src, md_t diff_dst,
+                                   dnnl_primitive_desc_t *pd) {
+    dnnl_resampling_desc_t desc;
+    dnnl_status_t st = dnnl_resampling_backward_desc_init(&desc, kind, NULL, diff_src,
+                                                          diff_dst);
     return make(env, st, &desc, pd);
 }
 

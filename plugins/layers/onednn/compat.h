@@ -62,6 +62,17 @@ dnnl_status_t pd_conv_backward_weights(const pd_env *env, dnnl_alg_kind_t kind,
                                        md_t diff_weights, md_t diff_bias, md_t diff_dst,
                                        dnnl_primitive_desc_t *pd);
 
+dnnl_status_t pd_deconv_forward(const pd_env *env, dnnl_prop_kind_t prop,
+                                const sliding_window *window, md_t src, md_t weights,
+                                md_t bias, md_t dst, dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_deconv_backward_data(const pd_env *env, const sliding_window *window,
+                                      md_t diff_src, md_t weights, md_t diff_dst,
+                                      dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_deconv_backward_weights(const pd_env *env,
+                                         const sliding_window *window, md_t src,
+                                         md_t diff_weights, md_t diff_bias,
+                                         md_t diff_dst, dnnl_primitive_desc_t *pd);
+
 dnnl_status_t pd_inner_forward(const pd_env *env, dnnl_prop_kind_t prop, md_t src,
                                md_t weights, md_t bias, md_t dst,
                                dnnl_primitive_desc_t *pd);
@@ -77,6 +88,13 @@ dnnl_status_t pd_pool_forward(const pd_env *env, dnnl_prop_kind_t prop,
 dnnl_status_t pd_pool_backward(const pd_env *env, dnnl_alg_kind_t kind,
                                const sliding_window *window, md_t diff_src,
                                md_t diff_dst, dnnl_primitive_desc_t *pd);
+
+dnnl_status_t pd_resample_forward(const pd_env *env, dnnl_prop_kind_t prop,
+                                  dnnl_alg_kind_t kind, md_t src, md_t dst,
+                                  dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_resample_backward(const pd_env *env, dnnl_alg_kind_t kind,
+                                   md_t diff_src, md_t diff_dst,
+                                   dnnl_primitive_desc_t *pd);
 
 /* The remaining primitives keep the layout: src, dst and their gradients use `data`. */
 dnnl_status_t pd_eltwise_forward(const pd_env *env, dnnl_prop_kind_t prop,

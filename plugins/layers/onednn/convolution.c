@@ -56,6 +56,7 @@ static const weighted_kind kind = {
     .forward = forward_pd,
     .backward_data = backward_data_pd,
     .backward_weights = backward_weights_pd,
+    .stored = layout_plain,
 };
 
 static int layout_setting(const dlc_settings *settings) {

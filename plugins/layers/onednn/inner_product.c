@@ -35,6 +35,7 @@ static const weighted_kind kind = {
     .forward = forward_pd,
     .backward_data = backward_data_pd,
     .backward_weights = backward_weights_pd,
+    .stored = layout_plain,
 };
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {

@@ -27,6 +27,13 @@ static void order_last(int rank, int *order) {
         order[rank - 1] = 1;
 }
 
+static void order_transposed(int rank, int *order) {
+    int first = rank == 5;
+    order_plain(rank, order);
+    order[first] = first + 1;
+    order[first + 1] = first;
+}
+
 static void classify(dlc_layout *layout) {
     md_shape shape = {0};
     int order[DNNL_MAX_NDIMS];
@@ -118,6 +125,11 @@ const dlc_layout *layout_last(context *net, const dlc_shape *shape, dlc_dtype dt
     return by_order(net, shape, dtype, order_last);
 }
 
+const dlc_layout *layout_transposed(context *net, const dlc_shape *shape,
+                                    dlc_dtype dtype) {
+    return by_order(net, shape, dtype, order_transposed);
+}
+
 const dlc_layout *layout_any(context *net, const dlc_shape *shape, dlc_dtype dtype) {
     dnnl_dims_t dims;
     int rank = to_dims(shape, dims);
@@ -162,6 +174,14 @@ const dlc_layout *layout_by_channel(context *net, const dlc_layout *layout,
     as->dims[0] = shape->dims[0] / block * shape->dims[1];
     as->dims[1] = block;
     return layout_last(net, as, layout->dtype);
+}
+
+const dlc_layout *layout_like(context *net, const dlc_layout *from,
+                              const dlc_shape *shape) {
+    return from->batch_block ? layout_batch_blocked(net, shape, from->batch_block)
+           : from->plain     ? layout_plain(net, shape, from->dtype)
+           : from->last      ? layout_last(net, shape, from->dtype)
+                             : layout_any(net, shape, from->dtype);
 }
 
 const dlc_layout *layout_of(context *net, const dlc_tensor *tensor) {

@@ -47,6 +47,10 @@ struct dlc_layout {
 const dlc_layout *layout_of_md(context *net, md_t md);
 const dlc_layout *layout_plain(context *net, const dlc_shape *shape, dlc_dtype dtype);
 const dlc_layout *layout_last(context *net, const dlc_shape *shape, dlc_dtype dtype);
+/* Weights whose first two dimensions are exchanged in memory; of each group, if there
+ * are five dimensions. */
+const dlc_layout *layout_transposed(context *net, const dlc_shape *shape,
+                                    dlc_dtype dtype);
 /* oneDNN's choice */
 const dlc_layout *layout_any(context *net, const dlc_shape *shape, dlc_dtype dtype);
 const dlc_layout *layout_of(context *net, const dlc_tensor *tensor);
@@ -64,6 +68,9 @@ const dlc_layout *layout_batch_blocked(context *net, const dlc_shape *shape,
  * the same memory; *as is its shape. Other layouts are returned unchanged. */
 const dlc_layout *layout_by_channel(context *net, const dlc_layout *layout,
                                     const dlc_shape *shape, dlc_shape *as);
+/* Of a tensor that is arranged as another one, or else oneDNN's choice. */
+const dlc_layout *layout_like(context *net, const dlc_layout *from,
+                              const dlc_shape *shape);
 /* Sets the tensor's layout and its element type. */
 void layout_set(dlc_tensor *tensor, const dlc_layout *layout);
 void layouts_free(context *net);

@@ -58,15 +58,6 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     return DLC_OK;
 }
 
-/* Outputs have the layout of the inputs, or else oneDNN's choice. */
-static const dlc_layout *layout_like(context *net, const dlc_layout *from,
-                                     const dlc_shape *shape) {
-    return from->batch_block ? layout_batch_blocked(net, shape, from->batch_block)
-           : from->plain     ? layout_plain(net, shape, from->dtype)
-           : from->last      ? layout_last(net, shape, from->dtype)
-                             : layout_any(net, shape, from->dtype);
-}
-
 static dlc_status prepare_own(pooling *pool, dlc_layer_memory *memory) {
     context *net = pool->head.net;
     int last = 1;

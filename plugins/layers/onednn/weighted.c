@@ -1,9 +1,9 @@
-/* What convolution and inner_product share. Weights stay in the layout that forward
- * chose (in a test net: that of the train net's weights; plain if ranks would choose
- * different ones); if a pass needs another layout it reorders them, since they are
- * small compared with activations. In bfloat16 the weights are float32, as solvers need
- * them, in the layout of their gradient; forward rounds them and leaves them to
- * backward. */
+/* What convolution, deconvolution and inner_product share. Weights stay in the layout
+ * that forward chose (in a test net: that of the train net's weights; plain if ranks
+ * would choose different ones); if a pass needs another layout it reorders them, since
+ * they are small compared with activations. In bfloat16 the weights are float32, as
+ * solvers need them, in the layout of their gradient; forward rounds them and leaves
+ * them to backward. */
 #include "weighted.h"
 
 #include <stdio.h>
@@ -200,7 +200,7 @@ dlc_status weighted_prepare(weighted *w, dlc_layer_memory *memory,
     const dlc_layout *any = layout_any(net, weights, net->precision);
     w->weights_rank = weights->rank;
     w->bias = layout_plain(net, &bias, DLC_F32);
-    w->plain_weights = layout_plain(net, weights, DLC_F32);
+    w->plain_weights = w->kind->stored(net, weights, DLC_F32);
     w->any_float32 = layout_any(net, weights, DLC_F32);
     if (!any || !w->bias || !w->plain_weights || !w->any_float32)
         return DLC_ERR_NOMEM;

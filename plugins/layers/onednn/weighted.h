@@ -1,5 +1,5 @@
-/* What convolution and inner_product share: weights in oneDNN's own layout, a bias,
- * three primitives, and a fused activation. */
+/* What convolution, deconvolution and inner_product share: weights in oneDNN's own
+ * layout, a bias, three primitives, and a fused activation. */
 #ifndef ONEDNN_WEIGHTED_H
 #define ONEDNN_WEIGHTED_H
 
@@ -20,6 +20,8 @@ typedef struct weighted_kind {
     dnnl_status_t (*backward_weights)(const weighted *w, const pd_env *env, md_t src,
                                       md_t diff_weights, md_t diff_bias, md_t diff_dst,
                                       dnnl_primitive_desc_t *pd);
+    /* Plain weights of the given shape, as they are stored. */
+    const dlc_layout *(*stored)(context *net, const dlc_shape *shape, dlc_dtype dtype);
 } weighted_kind;
 
 struct weighted {

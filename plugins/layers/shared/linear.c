@@ -1,4 +1,4 @@
-/* Options and shapes of convolution and inner_product. */
+/* Options and shapes of convolution, deconvolution and inner_product. */
 #include "linear.h"
 
 void linear_read(const dlc_layer_args *args, linear *l) {
@@ -102,4 +102,34 @@ dlc_status convolution_infer(dlc_layer *layer, linear *l, filters *f, dlc_dtype 
     return describe_params(layer, l, shapes, &weights, times(weights.dims[1], area),
                            times(count, area),
                            times(times(in->dims[0], count), times(size[0], size[1])));
+}
+
+dlc_status deconvolution_read(const char *layer, const dlc_settings *settings,
+                              filters *f) {
+    dlc_status status = window_read(layer, settings, 0, &f->window);
+    f->group = host->get_int(settings, "group");
+    return status;
+}
+
+dlc_status deconvolution_infer(dlc_layer *layer, linear *l, filters *f, dlc_dtype dtype,
+                               dlc_layer_shapes *shapes) {
+    int64_t size[2], count = l->num_output;
+    dlc_status status = infer_image(layer, shapes);
+    if (status != DLC_OK)
+        return status;
+    const dlc_shape *in = &shapes->in[0].shape;
+    status = check_groups(layer, l, f, in);
+    if (status == DLC_OK)
+        status = window_spread(layer->name, in, &f->window, size);
+    if (status != DLC_OK)
+        return status;
+    const int64_t *kernel = f->window.kernel;
+    const dlc_shape weights = {
+        .rank = 4, .dims = {in->dims[1], count / f->group, kernel[0], kernel[1]}};
+    int64_t area = kernel[0] * kernel[1];
+    shapes->out[0].dtype = dtype;
+    shapes->out[0].shape = (dlc_shape){.rank = 4,
+                                       .dims = {in->dims[0], count, size[0], size[1]}};
+    return describe_params(layer, l, shapes, &weights, times(weights.dims[1], area),
+                           times(in->dims[1], area), dlc_shape_count(in));
 }

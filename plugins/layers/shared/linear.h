@@ -34,4 +34,11 @@ dlc_status convolution_read(const char *layer, const dlc_settings *settings,
 dlc_status convolution_infer(dlc_layer *layer, linear *l, filters *f, dlc_dtype dtype,
                              dlc_layer_shapes *shapes);
 
+/* A transposed convolution. Weights are stored as PyTorch and Caffe do: channels of the
+ * input first. */
+dlc_status deconvolution_read(const char *layer, const dlc_settings *settings,
+                              filters *f);
+dlc_status deconvolution_infer(dlc_layer *layer, linear *l, filters *f, dlc_dtype dtype,
+                               dlc_layer_shapes *shapes);
+
 #endif

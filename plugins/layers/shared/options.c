@@ -60,6 +60,22 @@ const dlc_option convolution_options[] = {
     DLC_OPTIONS_END,
 };
 
+const dlc_option deconvolution_options[] = {
+    DLC_INT_REQUIRED("num_output", 1, 1 << 20, "channels that come out"),
+    WINDOW_OPTIONS,
+    DLC_INT("group", "1", 1, 1 << 20,
+            "split channels into this many groups that don't mix"),
+    LINEAR_OPTIONS,
+    DLC_OPTIONS_END,
+};
+
+const dlc_option upsample_options[] = {
+    DLC_INT("factor", "2", 1, WINDOW_MAX, "how many times as high and wide"),
+    DLC_CHOICE("method", "nearest", "nearest|bilinear",
+               "each pixel repeated, or interpolated between the centers of pixels"),
+    DLC_OPTIONS_END,
+};
+
 const dlc_option inner_product_options[] = {
     DLC_INT_REQUIRED("num_output", 1, 1 << 24, "number of outputs of a sample"),
     LINEAR_OPTIONS,

@@ -18,4 +18,8 @@ extern const dlc_option convolution_options[], inner_product_options[],
     euclidean_loss_options[], accuracy_options[], concat_options[], eltwise_options[],
     batch_norm_options[], scale_options[], flatten_options[];
 
+/* Layer types that not every family has. */
+extern const dlc_layer_ops deconvolution_ops, upsample_ops;
+extern const dlc_option deconvolution_options[], upsample_options[];
+
 #endif

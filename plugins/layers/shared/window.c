@@ -80,3 +80,23 @@ dlc_status window_slide(const char *layer, const dlc_shape *in, int ceil,
     out[1] = made[1];
     return DLC_OK;
 }
+
+dlc_status window_spread(const char *layer, const dlc_shape *in, sliding_window *w,
+                         int64_t out[2]) {
+    int64_t made[2];
+    for (int i = 0; i < 2; i++) {
+        made[i] = (in->dims[2 + i] - 1) * w->stride[i] + w->kernel[i] -
+                  2 * w->pad_begin[i];
+        w->pad_end[i] = w->pad_begin[i];
+        if (made[i] < 1)
+            return host->fail(
+                DLC_ERR_CONFIG,
+                "layer '%s': pad %lld leaves no %s of its output, for the "
+                "input %s; take a smaller pad",
+                layer, (long long)w->pad_begin[i], i ? "column" : "row",
+                shape_print(in).text);
+    }
+    out[0] = made[0];
+    out[1] = made[1];
+    return DLC_OK;
+}

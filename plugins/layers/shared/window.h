@@ -28,5 +28,9 @@ void window_global(const dlc_shape *in, sliding_window *w);
  * (as in Caffe). */
 dlc_status window_slide(const char *layer, const dlc_shape *in, int ceil,
                         sliding_window *w, int64_t out[2]);
+/* The size of the image over which as many windows slide as the input has pixels, as
+ * those of a transposed convolution do. */
+dlc_status window_spread(const char *layer, const dlc_shape *in, sliding_window *w,
+                         int64_t out[2]);
 
 #endif

@@ -106,6 +106,27 @@ static void ref_convolution(const fixture *r, const ref_values *v) {
                                                               x);
 }
 
+/* Each pixel adds its filter to the output. */
+static void ref_deconvolution(const fixture *r, const ref_values *v) {
+    window w = window_of(r, 0);
+    const int64_t *in = in_dims(r), *out = out_dims(r), *wd = r->param[0].shape.dims;
+    int64_t groups = get(r, "group"), area = out[2] * out[3];
+    for (int64_t i = 0; i < fixture_out_count(r); i++)
+        v->out[i] = r->memory.params > 1 ? v->param[1][i / area % out[1]] : 0;
+    for (int64_t i = 0; i < fixture_in_count(r, 0) * wd[1]; i++) {
+        int64_t f = i % wd[1], at = i / wd[1], x = at % in[3], y = at / in[3] % in[2];
+        int64_t c = at / in[3] / in[2] % in[1], n = at / in[3] / in[2] / in[1];
+        int64_t to = c / (in[1] / groups) * wd[1] + f;
+        for (int64_t tap = 0; tap < w.k[0] * w.k[1]; tap++) {
+            int64_t row = y * w.s[0] - w.p[0] + tap / w.k[1];
+            int64_t column = x * w.s[1] - w.p[1] + tap % w.k[1];
+            if (row >= 0 && row < out[2] && column >= 0 && column < out[3])
+                v->out[at4(out, n, to, row, column)] +=
+                    v->in[0][at] * v->param[0][(c * wd[1] + f) * w.k[0] * w.k[1] + tap];
+        }
+    }
+}
+
 static void ref_inner_product(const fixture *r, const ref_values *v) {
     int64_t outputs = out_dims(r)[1], features = r->param[0].shape.dims[1];
     for (int64_t n = 0; n < out_dims(r)[0]; n++)
@@ -157,6 +178,34 @@ static void ref_pooling(const fixture *r, const ref_values *v) {
             for (int64_t x = 0; x < out[3]; x++)
                 v->out[(plane * out[2] + y) * out[3] + x] = pool_point(
                     r, v->in[0] + plane * in[2] * in[3], &w, average, inside, y, x);
+}
+
+/* ---- Upsampling -------------------------------------------------------------- */
+
+/* The pixels on both sides of a place between centers, and the share of the second. */
+static double between(int64_t at, int64_t factor, int64_t size, int64_t side[2]) {
+    double place = ((double)at + 0.5) / (double)factor - 0.5;
+    double left = floor(place);
+    side[0] = left < 0 ? 0 : (int64_t)left;
+    side[1] = (int64_t)left + 1 < size ? (int64_t)left + 1 : size - 1;
+    return place - left;
+}
+
+static void ref_upsample(const fixture *r, const ref_values *v) {
+    const int64_t *in = in_dims(r), *out = out_dims(r), factor = get(r, "factor");
+    int nearest = is(r, "method", "nearest");
+    for (int64_t i = 0; i < fixture_out_count(r); i++) {
+        int64_t x = i % out[3], y = i / out[3] % out[2], rows[2], columns[2];
+        const double *plane = v->in[0] + i / out[3] / out[2] * in[2] * in[3];
+        double down = between(y, factor, in[2], rows);
+        double right = between(x, factor, in[3], columns);
+        double top = (1 - right) * plane[rows[0] * in[3] + columns[0]] +
+                     right * plane[rows[0] * in[3] + columns[1]];
+        double bottom = (1 - right) * plane[rows[1] * in[3] + columns[0]] +
+                        right * plane[rows[1] * in[3] + columns[1]];
+        v->out[i] = nearest ? plane[y / factor * in[3] + x / factor]
+                            : (1 - down) * top + down * bottom;
+    }
 }
 
 /* ---- Activations ------------------------------------------------------------- */
@@ -457,8 +506,10 @@ ref_forward ref_find(const char *type) {
         ref_forward forward;
     } table[] = {
         {"convolution", ref_convolution},
+        {"deconvolution", ref_deconvolution},
         {"inner_product", ref_inner_product},
         {"pooling", ref_pooling},
+        {"upsample", ref_upsample},
         {"relu", ref_activation},
         {"sigmoid", ref_activation},
         {"tanh", ref_activation},

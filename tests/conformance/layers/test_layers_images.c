@@ -1,4 +1,4 @@
-/* Layers for images: pooling, lrn, batch_norm, scale. */
+/* Layers for images: pooling, upsample, lrn, batch_norm, scale. */
 #include "checker.h"
 
 #include <math.h>
@@ -68,6 +68,26 @@ START_TEST(pool_shapes) {
         ck_assert_int_eq(r.out[0].shape.dims[2], rows[i].out);
         ck_assert_int_eq(r.out[0].shape.dims[3], rows[i].out);
         fixture_close(&r);
+    }
+}
+END_TEST
+
+static const dlc_shape small[] = {
+    {4, {2, 20, 3, 4}}, {4, {1, 1, 1, 1}}, {4, {3, 5, 2, 7}}, {4, {16, 3, 4, 1}}};
+
+START_TEST(upsample) {
+    static const char *const settings[] = {"",
+                                           "method=bilinear",
+                                           "factor=3",
+                                           "factor=3 method=bilinear",
+                                           "factor=1 method=bilinear",
+                                           "factor=4 method=bilinear"};
+    if (!fixture_knows("upsample"))
+        return;
+    for (int i = 0; i < COUNT(settings); i++) {
+        layer_spec spec = {
+            .type = "upsample", .settings = settings[i], .in = {small[_i]}};
+        check_all_ways(&spec, 1e-5);
     }
 }
 END_TEST
@@ -206,6 +226,7 @@ START_TEST(sixteen_bits) {
         {"lrn", "alpha=0.5"},
         {"lrn", "norm_region=within_channel local_size=3"},
         {"scale", "bias=yes"},
+        {"upsample", "method=bilinear"},
     };
     static const dlc_shape shapes[] = {{4, {2, 16, 6, 5}}, {4, {3, 5, 4, 7}}};
     if (!fixture_has(types[_i].type))
@@ -216,7 +237,7 @@ START_TEST(sixteen_bits) {
                                .settings = cases[i].settings,
                                .floats = types[_i].type,
                                .in = {shapes[k]}};
-            if (fixture_takes(spec.type, spec.floats))
+            if (fixture_knows(spec.type) && fixture_takes(spec.type, spec.floats))
                 check_all_ways(&spec, types[_i].tolerance);
         }
 }
@@ -255,6 +276,7 @@ int main(void) {
     tcase_add_loop_test(tests, pool_max, 0, COUNT(pools));
     tcase_add_loop_test(tests, pool_average, 0, COUNT(pools));
     tcase_add_test(tests, pool_shapes);
+    tcase_add_loop_test(tests, upsample, 0, COUNT(small));
     tcase_add_loop_test(tests, lrn, 0, COUNT(lrns));
     tcase_add_loop_test(tests, batch_norm, 0, COUNT(channels));
     tcase_add_test(tests, batch_norm_averages);

@@ -1,4 +1,4 @@
-/* convolution and inner_product, with the relu that they fuse. */
+/* convolution, deconvolution and inner_product, with the relu that they fuse. */
 
 #include <math.h>
 #include <stdlib.h>
@@ -47,6 +47,33 @@ START_TEST(convolution_with_relu) {
     check_layer(&spec, 2e-5);
     spec.phase = DLC_PHASE_TEST;
     check_layer(&spec, 2e-5);
+}
+END_TEST
+
+static const struct {
+    const char *settings;
+    dlc_shape in;
+} deconvolutions[] = {
+    {"num_output=8 kernel_size=2 stride=2", {4, {2, 16, 5, 4}}},
+    {"num_output=16 kernel_size=4 stride=2 pad=1", {4, {2, 16, 4, 4}}},
+    {"num_output=5 kernel_size=3 stride=2 pad=1 bias=no", {4, {2, 3, 4, 5}}},
+    {"num_output=20 kernel_size=3", {4, {1, 17, 3, 2}}},
+    {"num_output=1 kernel_size=1", {4, {1, 1, 1, 1}}},
+    {"num_output=6 kernel_size=2 stride=2 group=2", {4, {2, 4, 3, 3}}},
+    {"num_output=6 kernel_size=4 stride=2 pad=1 group=6", {4, {1, 6, 3, 4}}},
+    {"num_output=3 kernel_h=3 kernel_w=1 stride_h=2 stride_w=3 pad_h=1",
+     {4, {2, 5, 3, 4}}},
+};
+
+START_TEST(deconvolution) {
+    layer_spec spec = {.type = "deconvolution",
+                       .settings = deconvolutions[_i].settings,
+                       .in = {deconvolutions[_i].in}};
+    if (fixture_knows(spec.type))
+        check_all_ways(&spec, 2e-5);
+    spec.frozen = 1;
+    if (fixture_knows(spec.type))
+        check_layer(&spec, 2e-5);
 }
 END_TEST
 
@@ -384,6 +411,7 @@ int main(void) {
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, convolution, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, convolution_with_relu, 0, COUNT(convolutions));
+    tcase_add_loop_test(tests, deconvolution, 0, COUNT(deconvolutions));
     tcase_add_loop_test(tests, inner_product, 0, COUNT(products));
     tcase_add_loop_test(tests, frozen, 0, COUNT(kept));
     tcase_add_loop_test(tests, repeatable, 0, COUNT(large));

@@ -1,0 +1,217 @@
+/* upsample: images enlarged by a whole factor, channel by channel; as PyTorch's
+ * Upsample with align_corners = False. oneDNN enlarges quickly, but its backward pass
+ * takes a hundred times as long as forward, so that for float32 is in this file. */
+#include "onednn.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct upsample {
+    dlc_layer head;
+    int64_t factor;
+    dnnl_alg_kind_t kind;
+    op forward, backward;
+
+    /* Memory is [outer][rows][columns][inner], rows and columns of the input. Inner 0:
+     * oneDNN has to go backward. */
+    int64_t outer, rows, columns, inner;
+} upsample;
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
+    dlc_layer *layer = NULL;
+    dlc_status status = layer_alloc(args, sizeof(upsample), &layer);
+    if (status != DLC_OK)
+        return status;
+    upsample *up = (upsample *)layer;
+    up->factor = host->get_int(args->settings, "factor");
+    up->kind = option_is(args->settings, "method", "bilinear")
+                   ? dnnl_resampling_linear
+                   : dnnl_resampling_nearest;
+    *out = layer;
+    return DLC_OK;
+}
+
+static void destroy(dlc_layer *layer) {
+    if (!layer)
+        return;
+    op_clear(&((upsample *)layer)->forward);
+    op_clear(&((upsample *)layer)->backward);
+    layer_free(layer);
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    dlc_status status = infer_one(layer, shapes, 4, 4);
+    for (int i = 2; status == DLC_OK && i < 4; i++)
+        shapes->out[0].shape.dims[i] = times(shapes->in[0].shape.dims[i],
+                                             ((upsample *)layer)->factor);
+    return status;
+}
+
+static dlc_status make_forward(upsample *up, dlc_layer_memory *memory,
+                               const dlc_layout *from) {
+    context *net = up->head.net;
+    int train = up->head.phase == DLC_PHASE_TRAIN;
+    dlc_shape as;
+    const dlc_layout *to = layout_like(net, from, &memory->out[0].shape);
+    const dlc_layout *src = layout_by_channel(net, from, &memory->in[0].shape, &as);
+    const dlc_layout *dst = to ? layout_by_channel(net, to, &memory->out[0].shape, &as)
+                               : NULL;
+    if (!src || !dst)
+        return DLC_ERR_NOMEM;
+    pd_env env = {.engine = net->engine, .attr = net->attr};
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t st = pd_resample_forward(
+        &env, train ? dnnl_forward_training : dnnl_forward_inference, up->kind, src->md,
+        dst->md, &pd);
+    return op_init(&up->forward, net, up->head.name, "do its forward pass", st, pd);
+}
+
+/* Channels may be padded to whole blocks. */
+static void find_runs(upsample *up, const dlc_layout *from, const dlc_shape *in) {
+    up->inner = from->dtype != DLC_F32 ? 0
+                : from->batch_block    ? (int64_t)from->batch_block
+                : from->plain          ? 1
+                : from->last           ? in->dims[1]
+                                       : from->block;
+    up->rows = in->dims[2];
+    up->columns = in->dims[3];
+    if (up->inner)
+        up->outer = layout_count(from) / (up->rows * up->columns * up->inner);
+}
+
+static dlc_status make_backward(upsample *up, dlc_layer_memory *memory) {
+    context *net = up->head.net;
+    pd_env env = {.engine = net->engine, .attr = net->attr, .hint = up->forward.pd};
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t st = pd_resample_backward(
+        &env, up->kind, op_md(&up->forward, dnnl_query_src_md),
+        op_md(&up->forward, dnnl_query_dst_md), &pd);
+    dlc_status status = op_init(&up->backward, net, up->head.name,
+                                "do its backward pass", st, pd);
+    if (status == DLC_OK && up->backward.scratch_bytes > memory->scratch_bytes)
+        memory->scratch_bytes = up->backward.scratch_bytes;
+    return status;
+}
+
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
+    upsample *up = (upsample *)layer;
+    context *net = layer->net;
+    const dlc_layout *from = layout_of(net, &memory->in[0]);
+    if (!from)
+        return DLC_ERR_NOMEM;
+    dlc_status status = make_forward(up, memory, from);
+    if (status == DLC_OK && pd_is_slow(up->forward.pd) && !from->last) {
+        from = layout_last(net, &memory->in[0].shape, memory->in[0].dtype);
+        status = from ? make_forward(up, memory, from) : DLC_ERR_NOMEM;
+    }
+    if (status != DLC_OK)
+        return status;
+    const dlc_layout *to = from->batch_block
+                               ? layout_like(net, from, &memory->out[0].shape)
+                               : op_layout(&up->forward, dnnl_query_dst_md);
+    if (!to)
+        return DLC_ERR_NOMEM;
+    layout_set(&memory->in[0], from);
+    layout_set(&memory->out[0], to);
+    memory->scratch_bytes = up->forward.scratch_bytes;
+    if (layer->phase != DLC_PHASE_TRAIN)
+        return DLC_OK;
+    find_runs(up, from, &memory->in[0].shape);
+    if (!up->inner)
+        return make_backward(up, memory);
+    size_t rows = (size_t)(up->outer * up->columns * up->inner) * sizeof(float);
+    if (rows > memory->scratch_bytes)
+        memory->scratch_bytes = rows;
+    return DLC_OK;
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    return OP_RUN(&((upsample *)layer)->forward, {DNNL_ARG_SRC, run->in[0]},
+                  {DNNL_ARG_DST, run->out[0]}, {DNNL_ARG_SCRATCHPAD, run->scratch});
+}
+
+/* ---- Backward ------------------------------------------------------------------ */
+
+/* The pixels that one of the larger image is made of, and the share of the second. */
+typedef struct taps {
+    int64_t first, second;
+    float share;
+} taps;
+
+static taps taps_of(const upsample *up, int64_t at, int64_t size) {
+    double place = ((double)at + 0.5) / (double)up->factor - 0.5, left = floor(place);
+    int64_t first = (int64_t)left;
+    if (up->kind == dnnl_resampling_nearest)
+        return (taps){at / up->factor, at / up->factor, 0};
+    if (first < 0 || first + 1 == size) /* the edge */
+        return (taps){first < 0 ? 0 : first, first < 0 ? 0 : first, 0};
+    return (taps){first, first + 1, (float)(place - left)};
+}
+
+static void add_scaled(const float *from, float factor, int64_t count, float *to) {
+    for (int64_t i = 0; i < count; i++)
+        to[i] += factor * from[i];
+}
+
+/* Adds a row of the larger image's gradient up to a row of the smaller one's. */
+static void shrink_row(const upsample *up, const float *diff, float *row) {
+    memset(row, 0, (size_t)(up->columns * up->inner) * sizeof *row);
+    for (int64_t x = 0; x < up->columns * up->factor; x++, diff += up->inner) {
+        taps t = taps_of(up, x, up->columns);
+        add_scaled(diff, 1 - t.share, up->inner, row + t.first * up->inner);
+        if (t.share > 0)
+            add_scaled(diff, t.share, up->inner, row + t.second * up->inner);
+    }
+}
+
+static void shrink(const upsample *up, const float *diff, float *row, float *to) {
+    int64_t width = up->columns * up->inner;
+    memset(to, 0, (size_t)(up->rows * width) * sizeof *to);
+    for (int64_t y = 0; y < up->rows * up->factor; y++) {
+        taps t = taps_of(up, y, up->rows);
+        shrink_row(up, diff + y * width * up->factor, row);
+        add_scaled(row, 1 - t.share, width, to + t.first * width);
+        if (t.share > 0)
+            add_scaled(row, t.share, width, to + t.second * width);
+    }
+}
+
+static void run_backward(const upsample *up, const dlc_layer_run *run) {
+    int64_t width = up->columns * up->inner, area = up->rows * width;
+    const float *diff = run->out_diff[0];
+    float *rows = run->scratch, *to = run->in_diff[0];
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < up->outer; i++)
+        shrink(up, diff + i * area * up->factor * up->factor, rows + i * width,
+               to + i * area);
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    upsample *up = (upsample *)layer;
+    if (!run->in_diff[0])
+        return DLC_OK;
+    if (up->inner) {
+        run_backward(up, run);
+        return DLC_OK;
+    }
+    return OP_RUN(&up->backward, {DNNL_ARG_DIFF_DST, run->out_diff[0]},
+                  {DNNL_ARG_DIFF_SRC, run->in_diff[0]},
+                  {DNNL_ARG_SCRATCHPAD, run->scratch});
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    (void)snprintf(text, bytes, "%s", op_name(&((upsample *)layer)->forward));
+}
+
+const dlc_layer_ops upsample_ops = {
+    .size = sizeof(dlc_layer_ops),
+    .family = &onednn_family,
+    .create = create,
+    .destroy = destroy,
+    .infer = infer,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
+};
