@@ -27,6 +27,7 @@ typedef struct predict_command {
     dlc_tool_words words;  /* that name inputs */
     const char *data;      /* "train" or "test": samples of that section instead */
     const char *features, *output;
+    int masks;
     int64_t begin, end; /* --range; end 0: all */
     int top;
     int csv;
@@ -43,11 +44,21 @@ typedef struct prediction {
     int32_t classes, top; /* 0: features are written */
     int32_t *class;       /* own; `top` of them, like `probability` */
     double *probability;
+    uint8_t *mask; /* own; the best class of each position of a sample */
+    size_t positions;
     int64_t samples, done;
     uint64_t start, last_draw;
 } prediction;
 
-enum { KEY_DATA = 0x300, KEY_RANGE, KEY_TOP, KEY_FEATURES, KEY_OUTPUT, KEY_CSV };
+enum {
+    KEY_DATA = 0x300,
+    KEY_RANGE,
+    KEY_TOP,
+    KEY_FEATURES,
+    KEY_OUTPUT,
+    KEY_CSV,
+    KEY_MASKS
+};
 enum { TOP_USUAL = 5 };
 
 static const struct argp_option options[] = {
@@ -57,8 +68,10 @@ static const struct argp_option options[] = {
     {"top", KEY_TOP, "K", 0, "show the K best classes (5)", 0},
     {"features", KEY_FEATURES, "LAYER", 0,
      "write the output of this layer as a .npy file, and compute no further", 0},
+    {"masks", KEY_MASKS, NULL, 0,
+     "write the best class of each pixel as a .npy file of bytes, N x H x W", 0},
     {"output", KEY_OUTPUT, "FILE", 0,
-     "write to FILE instead of stdout; features: instead of features.npy", 0},
+     "write to FILE instead of stdout; instead of features.npy or masks.npy", 0},
     {"csv", // "csv" is the form of the output
      KEY_CSV, NULL, 0, "print comma-separated values, a line for each class", 0},
     {0}};
@@ -88,9 +101,12 @@ static void check(struct argp_state *state, const predict_command *command) {
     if (command->words.count && command->data)
         argp_error(state,
                    "--data predicts the samples of a section: give no files as well");
-    if (command->features && (command->csv || command->tool.json || command->top))
-        argp_error(state, "--features writes a .npy file, without classes: leave out "
-                          "--top, --csv and --json");
+    if ((command->features || command->masks) &&
+        (command->csv || command->tool.json || command->top))
+        argp_error(state, "--features and --masks write a .npy file, without a list of "
+                          "classes: leave out --top, --csv and --json");
+    if (command->features && command->masks)
+        argp_error(state, "give one of --features and --masks");
     if (command->csv && command->tool.json)
         argp_error(state, "give one of --csv and --json");
 }
@@ -118,6 +134,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         return 0;
     case KEY_FEATURES:
         command->features = argument;
+        return 0;
+    case KEY_MASKS:
+        command->masks = 1;
         return 0;
     case KEY_OUTPUT:
         command->output = argument;
@@ -184,9 +203,14 @@ static void draw_bar(prediction *p) {
 static dlc_status take_batch(void *context, const dlc_evaluation_batch *batch) {
     prediction *p = context;
     int64_t begin = p->session->setup->test.first + batch->first;
-    if (!p->classes)
-        DLC_TRY(dlc_predict_write_features(&p->writer, batch->values,
-                                           (size_t)batch->samples * batch->each));
+    if (!p->classes && !p->mask)
+        DLC_TRY(dlc_predict_write_array(&p->writer, batch->values,
+                                        (size_t)batch->samples * batch->each));
+    for (int32_t i = 0; p->mask && i < batch->samples; i++) {
+        dlc_predict_mask(batch->values + (size_t)i * batch->each,
+                         batch->each / p->positions, p->positions, p->mask);
+        DLC_TRY(dlc_predict_write_array(&p->writer, p->mask, p->positions));
+    }
     for (int32_t i = 0; p->classes && i < batch->samples; i++)
         DLC_TRY(write_sample(p, begin + i, batch->labels[i],
                              batch->values + (size_t)i * batch->each));
@@ -202,8 +226,8 @@ static dlc_status prepare_classes(prediction *p) {
     p->classes = (int32_t)session->output.boundary.shape.dims[1];
     if ((size_t)p->classes != session->output.values)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "the net has several scores of each class for a "
-                        "sample; --features=LAYER writes them all");
+                        "the net has scores of each class for each pixel; --masks "
+                        "writes the best classes, --features=LAYER all scores");
     p->top = p->command->top ? p->command->top : TOP_USUAL;
     if (p->top > p->classes)
         p->top = p->classes;
@@ -216,11 +240,31 @@ static dlc_status prepare_classes(prediction *p) {
                                 p->classes, &p->names);
 }
 
+static dlc_status prepare_masks(prediction *p) {
+    const dlc_session *session = p->session;
+    int64_t classes = session->output.boundary.shape.dims[1];
+    p->positions = session->output.values / (size_t)classes;
+    if (session->output.boundary.shape.rank != 4 || classes > UINT8_MAX + 1)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "--masks is for nets with scores of at most 256 classes for "
+                        "each pixel");
+    p->mask = dlc_alloc(p->positions, 1);
+    return p->mask ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+/* Of the array that is written. */
+static dlc_shape shape_of(const prediction *p) {
+    dlc_shape shape = p->session->output.boundary.shape;
+    if (p->mask)
+        shape = (dlc_shape){3, {0, shape.dims[2], shape.dims[3]}};
+    shape.dims[0] = p->samples;
+    return shape;
+}
+
 static dlc_status run(prediction *p) {
     dlc_evaluation evaluation;
     const dlc_evaluation_reader reader = {take_batch, p};
-    dlc_shape shape = p->session->output.boundary.shape;
-    shape.dims[0] = p->samples;
+    dlc_shape shape = shape_of(p);
     p->start = dlc_now_ns();
     dlc_status status = dlc_predict_writer_open(&p->writer, &shape);
     if (status == DLC_OK)
@@ -237,15 +281,19 @@ static dlc_status predict(dlc_session *session, const predict_command *command) 
         .session = session,
         .writer = {.path = command->output, .has_labels = command->data != NULL},
         .samples = dlc_feed_test_samples(session->test_feed)};
-    p.writer.format = command->features    ? DLC_PREDICT_NPY
+    int array = command->features || command->masks;
+    p.writer.format = array                ? DLC_PREDICT_NPY
                       : command->csv       ? DLC_PREDICT_CSV
                       : command->tool.json ? DLC_PREDICT_JSON
                                            : DLC_PREDICT_TABLE;
-    if (command->features && !command->output)
-        p.writer.path = "features.npy";
+    p.writer.dtype = command->masks ? DLC_U8 : DLC_F32;
+    if (array && !command->output)
+        p.writer.path = command->masks ? "masks.npy" : "features.npy";
     dlc_status status = dlc_checkpoint_load_weights(session, session->test_net,
                                                     &weights);
-    if (status == DLC_OK && !command->features)
+    if (status == DLC_OK && command->masks)
+        status = prepare_masks(&p);
+    else if (status == DLC_OK && !command->features)
         status = prepare_classes(&p);
     if (status == DLC_OK)
         status = run(&p);
@@ -257,6 +305,7 @@ static dlc_status predict(dlc_session *session, const predict_command *command) 
     dlc_class_names_close(&p.names);
     dlc_free(p.class);
     dlc_free(p.probability);
+    dlc_free(p.mask);
     return status;
 }
 

@@ -31,3 +31,14 @@ void dlc_predict_top(const float *score, int32_t classes, int32_t top, int32_t *
     for (int32_t i = 0; i < top; i++)
         probability[i] = exp((double)score[class[i]] - best) / sum;
 }
+
+void dlc_predict_mask(const float *score, size_t classes, size_t positions,
+                      uint8_t *mask) {
+    for (size_t i = 0; i < positions; i++) {
+        size_t best = 0;
+        for (size_t c = 1; c < classes; c++)
+            if (score[c * positions + i] > score[best * positions + i])
+                best = c;
+        mask[i] = (uint8_t)best;
+    }
+}

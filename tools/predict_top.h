@@ -11,4 +11,9 @@
 void dlc_predict_top(const float *score, int32_t classes, int32_t top, int32_t *class,
                      double *probability);
 
+/* The best class of each position, the first of equal ones; at most 256 classes, each
+ * of which has a score for each position. */
+void dlc_predict_mask(const float *score, size_t classes, size_t positions,
+                      uint8_t *mask);
+
 #endif

@@ -112,9 +112,9 @@ dlc_status dlc_predict_write(dlc_predict_writer *writer,
     return put(writer, &text);
 }
 
-dlc_status dlc_predict_write_features(dlc_predict_writer *writer, const float *values,
-                                      size_t count) {
-    return fwrite(values, sizeof *values, count, writer->file) == count
+dlc_status dlc_predict_write_array(dlc_predict_writer *writer, const void *values,
+                                   size_t count) {
+    return fwrite(values, dlc_dtype_bytes(writer->dtype), count, writer->file) == count
                ? DLC_OK
                : failed(writer);
 }
@@ -138,7 +138,7 @@ dlc_status dlc_predict_writer_open(dlc_predict_writer *writer, const dlc_shape *
     dlc_text text = {0};
     DLC_TRY(open_part(writer));
     if (writer->format == DLC_PREDICT_NPY)
-        dlc_npy_header(&text, DLC_F32, shape);
+        dlc_npy_header(&text, writer->dtype, shape);
     else if (writer->format == DLC_PREDICT_CSV)
         dlc_text_add(&text, "sample,label,rank,class,name,probability\n");
     else if (writer->format == DLC_PREDICT_TABLE)

@@ -1,5 +1,6 @@
-/* Writes what a net predicts: a table, CSV, JSON lines, or an array of features. To
- * stdout or to a file, which is complete or does not exist. Used by `dlcore predict`.
+/* Writes what a net predicts: a table, CSV, JSON lines, or an array of features or
+ * masks. To stdout or to a file, which is complete or does not exist. Used by `dlcore
+ * predict`.
  */
 #ifndef DLC_TOOLS_PREDICT_WRITER_H
 #define DLC_TOOLS_PREDICT_WRITER_H
@@ -29,19 +30,20 @@ typedef struct dlc_prediction {
 
 typedef struct dlc_predict_writer {
     dlc_predict_format format;
-    const dlc_class_names *names; /* NULL for features */
+    dlc_dtype dtype;              /* of an array: DLC_F32 or DLC_U8 */
+    const dlc_class_names *names; /* NULL for arrays */
     int has_labels;
     const char *path; /* NULL: stdout */
     char *part;       /* own; the file while it is written */
     FILE *file;
 } dlc_predict_writer;
 
-/* Opens the file and begins it. `shape`: of the array of features, with all samples. */
+/* Opens the file and begins it. `shape`: of the array, with all samples. */
 dlc_status dlc_predict_writer_open(dlc_predict_writer *writer, const dlc_shape *shape);
 dlc_status dlc_predict_write(dlc_predict_writer *writer,
                              const dlc_prediction *prediction);
-dlc_status dlc_predict_write_features(dlc_predict_writer *writer, const float *values,
-                                      size_t count);
+dlc_status dlc_predict_write_array(dlc_predict_writer *writer, const void *values,
+                                   size_t count);
 /* Flushes what is buffered, so that a reader of a pipe sees each batch. */
 dlc_status dlc_predict_writer_flush(dlc_predict_writer *writer);
 /* Completes the file if `status` is DLC_OK, removes it otherwise. Returns `status`, or
