@@ -11,7 +11,8 @@ DEMO_NET := models/lenet-fashion.ini
 all: ## Build the command, its library and the plugins
 	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
 	    { echo "cmake and ninja are needed: run packaging/deps.sh" >&2; exit 1; }
-	@test -f $(BUILD)/build.ninja || cmake --preset release
+	@{ test -f $(BUILD)/build.ninja && ! test -f $(BUILD)/demo-only; } || cmake --preset release
+	@rm -f $(BUILD)/demo-only
 	@cmake --build $(BUILD) -j $(JOBS)
 
 deps: ## Install the packages that building and testing need
@@ -20,15 +21,16 @@ deps: ## Install the packages that building and testing need
 deps-demo:
 	@packaging/deps.sh --nocheck
 
-# Builds only what training on CPUs needs; `make` builds the rest.
+# Builds only what training on CPUs needs, without looking for CUDA; `make` builds the rest.
 demo: deps-demo ## Train a LeNet on Fashion-MNIST, on two ranks
-	@test -f $(BUILD)/build.ninja || cmake --preset release
+	@test -f $(BUILD)/build.ninja || \
+	    { CUDACXX=none cmake --preset release && touch $(BUILD)/demo-only; }
 	@cmake --build $(BUILD) -j $(JOBS) --target cpu
 	@$(MAKE) --no-print-directory demo-train
 	@$(MAKE) --no-print-directory demo-hints
 
 demo-train:
-	$(DLCORE) train $(DEMO_NET) --epochs 2 --ranks=2 --transport=host-staged
+	$(DLCORE) train $(DEMO_NET) --epochs 1 --ranks=2 --transport=host-staged
 
 # tests/docs runs each of these commands. A longer run has another learning rate schedule,
 # so the first hint starts from the weights, with a rate low enough not to undo them.
