@@ -16,7 +16,7 @@ typedef struct plan_command {
     dlc_tool_options tool; /* first: what the child parsers get */
     plan_given given;
     plan_measure_options measure;
-    plan_stages asked; /* by [parallel] pipeline_ranks */
+    plan_mesh asked; /* by [parallel] */
     dlc_setup *setup;
 } plan_command;
 
@@ -261,27 +261,30 @@ static dlc_status choose_ranks(plan_command *command) {
     return devices > 1 ? dlc_setup_set_ranks(command->setup, 2) : DLC_OK;
 }
 
-/* Remembers the stages that are set, and takes them from what is measured. */
-static dlc_status take_stages(plan_command *command) {
+/* Remembers the mesh that is set, and takes it from what is measured. */
+static dlc_status take_mesh(plan_command *command) {
     dlc_setup *setup = command->setup;
     const dlc_settings *parallel = setup->parallel_settings;
-    if (!setup->mesh_sizes.stage_ranks)
-        return DLC_OK;
-    command->asked = (plan_stages){
-        .stages = setup->mesh_sizes.pipeline,
-        .ranks = setup->mesh_sizes.stage_ranks,
-        .micro_batches = dlc_settings_get_int(parallel, "micro_batches")};
+    const dlc_mesh_sizes *sizes = &setup->mesh_sizes;
+    int is_set = sizes->stage_ranks || sizes->tensor > 1 || sizes->pipeline > 1;
+    if (is_set)
+        command->asked = (plan_mesh){
+            .stages = sizes->pipeline > 1 ? sizes->pipeline : 1,
+            .data = sizes->data,
+            .tensor = sizes->tensor > 1 ? sizes->tensor : 1,
+            .ranks = sizes->stage_ranks,
+            .micro_batches = dlc_settings_get_int(parallel, "micro_batches")};
     setup->mesh_sizes = (dlc_mesh_sizes){.tensor = 1, .pipeline = 1};
-    return dlc_settings_is_set(parallel, "ranks") ? DLC_OK
-                                                  : dlc_setup_set_ranks(setup, 1);
+    return !is_set || dlc_settings_is_set(parallel, "ranks")
+               ? DLC_OK
+               : dlc_setup_set_ranks(setup, 1);
 }
 
 /* Layers are measured without tensor or pipeline parallelism, and nothing is written.
  */
 static dlc_status open_setup(plan_command *command) {
     static const char *const sets[] = {
-        "parallel.scaling=weak", "parallel.pipeline=1",        "parallel.tensor=1",
-        "parallel.data=auto",    "parallel.batch_split=equal", "train.test_first=no"};
+        "parallel.scaling=weak", "parallel.batch_split=equal", "train.test_first=no"};
     if (dlc_job_is_external())
         return dlc_fail(DLC_ERR_CONFIG, "plan starts its ranks itself; run it without "
                                         "mpirun, srun or torchrun");
@@ -290,7 +293,7 @@ static dlc_status open_setup(plan_command *command) {
     DLC_TRY(check_target(&command->given));
     DLC_TRY(dlc_tool_setup(&command->tool, DLC_PHASE_TRAIN | DLC_PHASE_TEST,
                            &command->setup));
-    DLC_TRY(take_stages(command));
+    DLC_TRY(take_mesh(command));
     dlc_graph *graph = command->setup->graph;
     for (int32_t i = 0; i < graph->layers; i++)
         graph->layer[i].parallel = DLC_PARALLEL_DATA;

@@ -166,23 +166,30 @@ static void divide_layers(const problem *p, const dlc_plan_extra *extra,
     }
 }
 
-/* Data parallelism over tensor groups, and pipelines of them, if that is the best. */
+/* Data parallelism over tensor groups. */
+static dlc_status cost_groups(const problem *divided, int32_t split, int32_t tensor,
+                              plan_mix *mix) {
+    dlc_plan_step step;
+    DLC_TRY(dlc_plan_step_of(divided->layer, divided->layers, NULL, divided->cluster,
+                             &best_exchange, divided->samples, &step));
+    *mix = (plan_mix){.kind = PLAN_TENSOR,
+                      .seconds = step.seconds,
+                      .images_per_s = divided->samples *
+                                      dlc_plan_ranks(divided->cluster) / step.seconds,
+                      .memory = dlc_plan_memory(divided->layer, divided->layers, NULL,
+                                                divided->cluster, divided->samples),
+                      .split = split,
+                      .tensor = tensor};
+    return DLC_OK;
+}
+
+/* That, and pipelines of tensor groups, if one is the best. */
 static dlc_status try_divided(const problem *divided, int32_t split, int32_t tensor,
                               plan_mix *best) {
     dlc_plan_stage stage[PLAN_MAX_STAGES];
     dlc_plan_pipeline pipeline;
-    dlc_plan_step step;
-    plan_mix piped;
-    DLC_TRY(dlc_plan_step_of(divided->layer, divided->layers, NULL, divided->cluster,
-                             &best_exchange, divided->samples, &step));
-    plan_mix groups = {.kind = PLAN_TENSOR,
-                       .seconds = step.seconds,
-                       .images_per_s = divided->samples *
-                                       dlc_plan_ranks(divided->cluster) / step.seconds,
-                       .memory = dlc_plan_memory(divided->layer, divided->layers, NULL,
-                                                 divided->cluster, divided->samples),
-                       .split = split,
-                       .tensor = tensor};
+    plan_mix groups, piped;
+    DLC_TRY(cost_groups(divided, split, tensor, &groups));
     take_faster(&groups, best);
     DLC_TRY(find_pipeline(divided, tensor, stage, &pipeline, &piped));
     piped.split = split;
@@ -192,28 +199,38 @@ static dlc_status try_divided(const problem *divided, int32_t split, int32_t ten
     return DLC_OK;
 }
 
-/* Tensor groups of `tensor` neighbours, which divide the layers that send less so. */
-static dlc_status try_groups(const problem *p, int32_t tensor, plan_mix *best) {
+/* Lets tensor groups of `tensor` neighbours divide the layers that send less so: makes
+ * `layer` those of a rank, if there are any. */
+static dlc_status divide(const problem *p, int32_t tensor, dlc_plan_layer *layer,
+                         dlc_plan_tensor_parallel *split) {
     dlc_plan_cluster group = plan_part(p->cluster, tensor);
-    dlc_plan_tensor_parallel split = {.split = 0};
-    dlc_plan_layer *layer = dlc_alloc(p->layers, sizeof *layer);
     dlc_plan_extra *extra = dlc_alloc(p->layers, sizeof *extra);
     dlc_plan_layer_choice *choice = dlc_alloc(p->layers, sizeof *choice);
-    dlc_status status = layer && extra && choice ? DLC_OK : DLC_ERR_NOMEM;
+    dlc_status status = extra && choice ? DLC_OK : DLC_ERR_NOMEM;
+    *split = (dlc_plan_tensor_parallel){.split = 0};
     for (size_t i = 0; status == DLC_OK && i < p->layers; i++)
         choice[i].tensor = dlc_plan_tensor_gain(&p->layer[i], p->samples * tensor) > 1;
     if (status == DLC_OK)
         status = dlc_plan_cost_tensor_parallel(p->layer, p->layers, &group,
                                                &best_exchange, p->samples, choice,
-                                               extra, &split);
-    if (status == DLC_OK && split.split) {
-        problem divided = *p;
+                                               extra, split);
+    if (status == DLC_OK)
         divide_layers(p, extra, layer);
-        divided.layer = layer;
-        status = try_divided(&divided, split.split, tensor, best);
-    }
     dlc_free(choice);
     dlc_free(extra);
+    return status;
+}
+
+static dlc_status try_groups(const problem *p, int32_t tensor, plan_mix *best) {
+    dlc_plan_tensor_parallel split;
+    problem divided = *p;
+    dlc_plan_layer *layer = dlc_alloc(p->layers, sizeof *layer);
+    if (!layer)
+        return DLC_ERR_NOMEM;
+    divided.layer = layer;
+    dlc_status status = divide(p, tensor, layer, &split);
+    if (status == DLC_OK && split.split)
+        status = try_divided(&divided, split.split, tensor, best);
     dlc_free(layer);
     return status;
 }
@@ -262,31 +279,71 @@ static dlc_status predict_row(const dlc_plan_layer *layer,
     return predict_case(&p, alone, prediction, &row->weak);
 }
 
-/* On one machine if the target has fewer ranks than are asked for. */
-static dlc_status predict_asked(const dlc_plan_layer *layer,
-                                const dlc_plan_cluster *cluster, double batch,
-                                const plan_stages *asked, plan_prediction *prediction) {
-    int32_t ranks = 0, most = 0;
-    if (asked->stages > PLAN_MAX_STAGES)
-        return dlc_fail(DLC_ERR_CONFIG, "plan predicts at most %d stages, not %d",
-                        (int)PLAN_MAX_STAGES, (int)asked->stages);
-    for (int32_t s = 0; s < asked->stages; s++) {
-        ranks += asked->ranks[s];
-        most = asked->ranks[s] > most ? asked->ranks[s] : most;
+/* The ranks of each stage. What [parallel] data leaves open, the target has. */
+static void ranks_of_stages(const dlc_plan_cluster *cluster, const plan_mesh *asked,
+                            int32_t *ranks) {
+    int32_t data = asked->data, inside = asked->stages * asked->tensor;
+    if (data == 0)
+        data = dlc_plan_ranks(cluster) > inside ? dlc_plan_ranks(cluster) / inside : 1;
+    for (int32_t s = 0; s < asked->stages; s++)
+        ranks[s] = asked->ranks ? asked->ranks[s] : data * asked->tensor;
+}
+
+/* `p->layer` are those of a rank of its tensor group. */
+static dlc_status cost_asked(const problem *p, const plan_mesh *asked,
+                             const dlc_plan_tensor_parallel *split,
+                             const int32_t *ranks, int32_t most,
+                             plan_prediction *prediction) {
+    double samples = p->samples * ranks[0];
+    if (asked->stages == 1 && ranks[0] == asked->tensor && split->split) {
+        prediction->asked = mix_of_split(p, split);
+        return DLC_OK;
     }
-    dlc_plan_cluster here = *cluster;
-    if (dlc_plan_ranks(cluster) < ranks) {
-        here.nodes = 1;
-        here.ranks_per_node = ranks;
-    }
-    const problem p = {layer, prediction->layers, &here, batch};
-    double samples = batch * asked->ranks[0];
+    if (asked->stages == 1)
+        return cost_groups(p, split->split, split->split ? asked->tensor : 0,
+                           &prediction->asked);
     int64_t count = asked->micro_batches
                         ? asked->micro_batches
                         : dlc_plan_micro_batches((int64_t)samples, asked->stages, most);
-    return try_stages(&p, asked->stages, asked->ranks, samples / (double)count,
-                      (int32_t)count, prediction->asked_stage, &(dlc_plan_pipeline){0},
-                      &prediction->asked);
+    DLC_TRY(try_stages(p, asked->stages, ranks, samples / (double)count, (int32_t)count,
+                       prediction->asked_stage, &(dlc_plan_pipeline){0},
+                       &prediction->asked));
+    prediction->asked.split = split->split;
+    prediction->asked.tensor = split->split ? asked->tensor : 0;
+    return DLC_OK;
+}
+
+/* On one machine if the target has fewer ranks than are asked for. */
+static dlc_status predict_asked(const dlc_plan_layer *layer,
+                                const dlc_plan_cluster *cluster, double batch,
+                                const plan_mesh *asked, plan_prediction *prediction) {
+    int32_t ranks[PLAN_MAX_STAGES], all = 0, most = 0;
+    dlc_plan_tensor_parallel split = {.split = 0};
+    if (asked->stages > PLAN_MAX_STAGES)
+        return dlc_fail(DLC_ERR_CONFIG, "plan predicts at most %d stages, not %d",
+                        (int)PLAN_MAX_STAGES, (int)asked->stages);
+    ranks_of_stages(cluster, asked, ranks);
+    for (int32_t s = 0; s < asked->stages; s++) {
+        all += ranks[s];
+        most = ranks[s] > most ? ranks[s] : most;
+    }
+    dlc_plan_cluster here = plan_part(cluster, all);
+    if (dlc_plan_ranks(cluster) < all) {
+        here.nodes = 1;
+        here.ranks_per_node = all;
+    }
+    problem p = {layer, prediction->layers, &here, batch};
+    dlc_plan_layer *divided = dlc_alloc(p.layers, sizeof *divided);
+    dlc_status status = divided ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK && asked->tensor > 1)
+        status = divide(&p, asked->tensor, divided, &split);
+    if (split.split)
+        p.layer = divided;
+    if (status == DLC_OK)
+        status = cost_asked(&p, asked, &split, ranks, most, prediction);
+    prediction->asked_ranks = all;
+    dlc_free(divided);
+    return status;
 }
 
 /* The next number of ranks: powers of two within a machine, then whole machines, then
@@ -300,7 +357,7 @@ static int32_t next_ranks(const dlc_plan_cluster *cluster, int32_t ranks) {
 
 dlc_status plan_predict(const dlc_plan_layer *layer, size_t layers,
                         const dlc_plan_cluster *cluster, double batch,
-                        const plan_stages *asked, plan_prediction *prediction) {
+                        const plan_mesh *asked, plan_prediction *prediction) {
     plan_prediction made = {.layers = layers};
     dlc_plan_cluster one = plan_part(cluster, 1);
     dlc_plan_step step;

@@ -49,25 +49,27 @@ typedef struct plan_prediction {
     dlc_plan_stage stage[PLAN_MAX_STAGES];
     dlc_plan_pipeline pipeline;
     plan_mix pipelined; /* the best pipeline; stages 0: none is possible */
-    /* The pipeline that was asked for; stages 0: none was. */
+    /* The mesh that was asked for, of so many ranks; 0: none was. */
+    int32_t asked_ranks;
     plan_mix asked;
     dlc_plan_stage asked_stage[PLAN_MAX_STAGES];
     size_t layers;
 } plan_prediction;
 
-/* A pipeline that is asked for: stages of so many ranks, unequal ones perhaps. */
-typedef struct plan_stages {
+/* A mesh that is asked for. */
+typedef struct plan_mesh {
     int32_t stages;        /* 0: none is */
-    const int32_t *ranks;  /* one number a stage */
+    int32_t data, tensor;  /* data 0: by the ranks of the target */
+    const int32_t *ranks;  /* of each stage; NULL: data x tensor */
     int64_t micro_batches; /* 0: as training would choose */
-} plan_stages;
+} plan_mesh;
 
-/* `batch` is per rank with weak scaling, and of all ranks with strong scaling; of the
- * pipeline that is asked for, per rank of its first stage. Release with
+/* `batch` is per rank with weak scaling, and of all ranks with strong scaling; of a
+ * mesh that is asked for, per rank of its first stage. Release with
  * plan_prediction_free. */
 dlc_status plan_predict(const dlc_plan_layer *layer, size_t layers,
                         const dlc_plan_cluster *cluster, double batch,
-                        const plan_stages *asked, plan_prediction *prediction);
+                        const plan_mesh *asked, plan_prediction *prediction);
 void plan_prediction_free(plan_prediction *prediction);
 
 /* Makes layers `speed` times as fast. */

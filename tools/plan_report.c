@@ -143,7 +143,7 @@ static void add_choices(const plan_report *r, dlc_text *text) {
 
 static void add_stages(const plan_report *r, const char *which, const plan_mix *mix,
                        const dlc_plan_stage *stages, dlc_text *text) {
-    if (!mix->stages)
+    if (mix->kind != PLAN_STAGES || !mix->stages)
         return;
     dlc_text_add(
         text,
@@ -166,6 +166,13 @@ static void add_stages(const plan_report *r, const char *which, const plan_mix *
 static void add_pipeline(const plan_report *r, dlc_text *text) {
     const plan_prediction *p = r->prediction;
     add_stages(r, "best pipeline", &p->pipelined, p->stage, text);
+    if (p->asked_ranks) {
+        char mix[96], per_s[16];
+        mix_text(&p->asked, mix, sizeof mix);
+        images(p->asked.images_per_s, per_s);
+        dlc_text_add(text, "\nas set: %d ranks, %s: %s images/s\n", (int)p->asked_ranks,
+                     mix, per_s);
+    }
     add_stages(r, "pipeline as set", &p->asked, p->asked_stage, text);
 }
 
@@ -368,8 +375,8 @@ void plan_report_json(const plan_report *report, dlc_json *json) {
     json_layers(report, json);
     json_mix("pipeline", &p->pipelined, json);
     json_stages(report, "stages", &p->pipelined, p->stage, json);
-    if (p->asked.stages) {
-        json_mix("pipeline_as_set", &p->asked, json);
+    if (p->asked_ranks) {
+        json_mix("mesh_as_set", &p->asked, json);
         json_stages(report, "stages_as_set", &p->asked, p->asked_stage, json);
     }
     json_check(&report->check, json);

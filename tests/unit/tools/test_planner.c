@@ -55,7 +55,7 @@ static plan_measured *measured_of(int32_t ranks) {
     return m;
 }
 
-static const plan_stages none = {.stages = 0};
+static const plan_mesh none = {.stages = 0};
 static const plan_given nothing_given = {.latency = -1, .speed = 1};
 
 static const char *machine(const char *name) {
@@ -329,7 +329,8 @@ END_TEST
  * waits much for others, as in the same number of ranks with equal stages. */
 START_TEST(stages_as_set) {
     static const int32_t ranks[] = {19, 1};
-    const plan_stages asked = {.stages = 2, .ranks = ranks, .micro_batches = 32};
+    const plan_mesh asked = {
+        .stages = 2, .tensor = 1, .ranks = ranks, .micro_batches = 32};
     const dlc_plan_layer layer[] = {{.name = "conv",
                                      .out_bytes = 10,
                                      .cut_bytes = 10,
@@ -354,6 +355,38 @@ START_TEST(stages_as_set) {
     /* 608 samples, 3 ms for each of the last stage, which computes all the time. */
     ck_assert_double_eq_tol(p.asked.seconds, 608 * 3e-4, 0.05 * 608 * 3e-4);
     plan_prediction_free(&p);
+}
+END_TEST
+
+/* Two ranks that divide the second layer, alone and as one of two groups. */
+START_TEST(groups_as_set) {
+    const dlc_plan_layer layer[] = {
+        {.name = "conv", .out_bytes = 10, .forward = {0, 1e-3}, .backward = {0, 2e-3}},
+        {.name = "ip",
+         .in_bytes = 10,
+         .out_bytes = 10,
+         .forward = {0, 1e-3},
+         .backward = {0, 2e-3},
+         .parameter_bytes = 4e8,
+         .can_split = 1}};
+    dlc_plan_cluster c = {
+        .nodes = 1, .ranks_per_node = 4, .inside = {1e-6, 1e9, 0}, .fused_update = 1};
+    plan_prediction p;
+    plan_mix mix[2];
+    for (int32_t i = 0; i < 2; i++) {
+        const plan_mesh asked = {.stages = 1, .data = i + 1, .tensor = 2};
+        ck_assert_int_eq(plan_predict(layer, 2, &c, 8, &asked, &p), DLC_OK);
+        mix[i] = p.asked;
+        ck_assert_int_eq(p.asked_ranks, 2 * (i + 1));
+        ck_assert_int_eq(mix[i].kind, PLAN_TENSOR);
+        ck_assert_int_eq(mix[i].split, 1);
+        ck_assert_int_eq(mix[i].tensor, 2);
+        plan_prediction_free(&p);
+    }
+    /* Each rank has 8 samples of 6 ms; only groups reduce weights. */
+    ck_assert_double_eq_tol(mix[0].seconds, 8 * 6e-3, 0.01 * 8 * 6e-3);
+    ck_assert_double_gt(mix[1].seconds, mix[0].seconds);
+    ck_assert_double_lt(mix[1].images_per_s, 2 * mix[0].images_per_s);
 }
 END_TEST
 
@@ -485,6 +518,7 @@ int main(void) {
     tcase_add_test(cases, slow_links_split);
     tcase_add_test(cases, groups_are_on_machines);
     tcase_add_test(cases, stages_as_set);
+    tcase_add_test(cases, groups_as_set);
     tcase_add_test(cases, more_ranks_than_samples);
     tcase_add_test(cases, faster_ranks);
     tcase_add_test(cases, nothing_to_plan);
