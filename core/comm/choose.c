@@ -93,14 +93,15 @@ static void ask_scope(request *q, const dlc_feature *feature, dlc_comm_scope sco
     }
 }
 
-/* What was found out when a transport was tried counts more than what it predicts. */
+/* What was found out when a transport was tried counts more than what it predicts. A
+ * slow link is also slow if other levels are below. */
 static void correct(const request *q, const char *name, dlc_comm_scope scope,
                     dlc_transport_prediction *prediction, char *reason) {
     const dlc_choose_args *args = q->args;
     for (size_t i = 0; i < args->findings && prediction->bandwidth > 0; i++) {
         const dlc_transport_finding *f = &args->finding[i];
-        if (strcmp(f->name, name) != 0 || f->scope.below != scope.below ||
-            f->scope.within != scope.within)
+        int same = f->scope.below == scope.below || f->slowdown > 0;
+        if (strcmp(f->name, name) != 0 || f->scope.within != scope.within || !same)
             continue;
         (void)snprintf(reason, REASON, "%s", f->text);
         prediction->latency *= f->slowdown;

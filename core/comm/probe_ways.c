@@ -8,22 +8,23 @@
 #include "base/status.h"
 #include "comm/tags.h"
 
-enum { WORDS = DLC_PROBE_BYTES / 8, SMALL = 64, COPIES = 3 };
+enum { WORDS = DLC_PROBE_BYTES / 8, SMALL = 64, COPIES = 3, LARGE = 4 };
 
-/* A way is slow if it takes longer than this many times what is expected, and a pause.
- * Copies need no other rank to run at the same time, but messages do. */
+/* A way is slow if it takes longer than this many times what is expected, a pause, and
+ * this many times a small message. Copies need no other rank to run at the same time,
+ * but messages do, and small ones show how long that takes. */
 typedef struct tolerance {
-    double factor, pause;
+    double factor, pause, small;
 } tolerance;
 
 static const struct {
     const char *what, *hint;
     tolerance tolerance;
 } ways[DLC_PROBE_WAYS] = {
-    [DLC_PROBE_READ] = {"peer memory, read", "IOMMU and PCIe ACS", {3, 0}},
-    [DLC_PROBE_WRITE] = {"peer memory, written", "IOMMU and PCIe ACS", {3, 0}},
-    [DLC_PROBE_FORWARD] = {"messages", "which network adapter is used", {8, 5e-3}},
-    [DLC_PROBE_BACKWARD] = {"messages", "which network adapter is used", {8, 5e-3}},
+    [DLC_PROBE_READ] = {"peer memory, read", "IOMMU and PCIe ACS", {3, 0, 0}},
+    [DLC_PROBE_WRITE] = {"peer memory, written", "IOMMU and PCIe ACS", {3, 0, 0}},
+    [DLC_PROBE_FORWARD] = {"messages", "which network adapter is used", {8, 20e-3, 8}},
+    [DLC_PROBE_BACKWARD] = {"messages", "which network adapter is used", {8, 20e-3, 8}},
 };
 
 /* ---- Patterns ---------------------------------------------------------------- */
@@ -132,11 +133,17 @@ static dlc_status pass(const dlc_probe_trial *trial, dlc_probe_way way, size_t b
     return wait_both(p2p, request);
 }
 
-/* The small message is sent so that both ranks begin at about the same time. */
+/* After the first small message, which may have to connect first, both ranks begin at
+ * about the same time. Large ones are sent several times if they are timed. */
 static dlc_status pass_messages(dlc_probe_trial *trial, dlc_probe_way way) {
+    int count = trial->bandwidth[way] > 0 ? LARGE : 1;
     DLC_TRY(pass(trial, way, SMALL));
     uint64_t since = dlc_now_ns();
-    DLC_TRY(pass(trial, way, DLC_PROBE_BYTES));
+    DLC_TRY(pass(trial, way, SMALL));
+    trial->small = fmax(trial->small, dlc_since(since));
+    since = dlc_now_ns();
+    for (int i = 0; i < count; i++)
+        DLC_TRY(pass(trial, way, DLC_PROBE_BYTES));
     keep_best(&trial->best[way], since);
     return DLC_OK;
 }
@@ -184,9 +191,14 @@ void dlc_probe_unusable(dlc_probe_trial *trial, dlc_probe_way way, int32_t from,
                    f->from, f->to, why, ways[way].hint);
 }
 
+/* The bytes that a way's time is that of. */
+static double bytes_of(int way) {
+    return DLC_PROBE_BYTES * (way <= DLC_PROBE_WRITE ? 1.0 : LARGE);
+}
+
 static double expected_seconds(const dlc_probe_trial *trial, int way) {
-    double latency = way <= DLC_PROBE_WRITE ? 0 : trial->latency;
-    return latency + trial->local + DLC_PROBE_BYTES / trial->bandwidth[way];
+    double latency = way <= DLC_PROBE_WRITE ? 0 : LARGE * trial->latency;
+    return latency + trial->local + bytes_of(way) / trial->bandwidth[way];
 }
 
 void dlc_probe_judge(dlc_probe_trial *trial) {
@@ -199,14 +211,16 @@ void dlc_probe_judge(dlc_probe_trial *trial) {
         double took = trial->best[way], slowdown = took / expected;
         const tolerance *most = &ways[way].tolerance;
         if (!(trial->bandwidth[way] > 0) ||
-            took <= most->factor * expected + most->pause || slowdown <= f->slowdown)
+            took <=
+                most->factor * expected + most->pause + most->small * trial->small ||
+            slowdown <= f->slowdown)
             continue;
         name_pair(trial, (dlc_probe_way)way, f);
         f->slowdown = slowdown;
         (void)snprintf(f->text, sizeof f->text,
                        "%s, from rank %d to rank %d: %.3g GB/s, expected %.3g GB/s "
                        "(look at: %s)",
-                       ways[way].what, f->from, f->to, DLC_PROBE_BYTES / took * 1e-9,
-                       DLC_PROBE_BYTES / expected * 1e-9, ways[way].hint);
+                       ways[way].what, f->from, f->to, bytes_of(way) / took * 1e-9,
+                       bytes_of(way) / expected * 1e-9, ways[way].hint);
     }
 }

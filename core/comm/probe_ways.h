@@ -45,6 +45,7 @@ typedef struct dlc_probe_trial {
     double bandwidth[DLC_PROBE_WAYS]; /* expected; 0: whatever it is will do */
     double latency;                   /* expected of messages */
     double best[DLC_PROBE_WAYS];      /* seconds; 0: not tried */
+    double small;                     /* the most seconds of a small message */
     double local;                     /* seconds of a copy of own memory */
     dlc_probe_finding finding;
 } dlc_probe_trial;

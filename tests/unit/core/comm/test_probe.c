@@ -55,7 +55,7 @@ static dlc_status (*real_send)(void *, int32_t, dlc_tag, const void *, size_t,
 static dlc_status faulty_send(void *context, int32_t peer, dlc_tag tag,
                               const void *buffer, size_t bytes, dlc_request **request) {
     static _Thread_local char changed[DLC_PROBE_BYTES];
-    if (its_fault == LATE_MESSAGES)
+    if (its_fault == LATE_MESSAGES && bytes == DLC_PROBE_BYTES)
         (void)usleep(LATE_US);
     memcpy(changed, buffer, bytes);
     changed[bytes / 2] ^= its_fault == WRONG_MESSAGES;
