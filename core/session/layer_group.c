@@ -183,7 +183,13 @@ void dlc_layer_group_close(dlc_session_layer_group *group) {
 
 /* ---- Queues ------------------------------------------------------------------ */
 
-const char *dlc_layer_group_capture_obstacle(const dlc_session_layer_group *group) {
+/* A device may run independent work of a graph one after the other. If it waits in a
+ * reduction of a layer on one rank and in that of a bucket on another, neither ends;
+ * the only bucket is ready after all layers. */
+const char *dlc_layer_group_capture_obstacle(const dlc_session_layer_group *group,
+                                             int32_t buckets) {
+    if (group->comm && buckets > 1)
+        return "gradients are exchanged while layers reduce values over the ranks";
     if (!group->engine && (!group->comm || dlc_comm_can_capture(group->comm)))
         return NULL;
     return "the transport needs the CPU for what layers reduce over the ranks";

@@ -50,8 +50,10 @@ dlc_status dlc_layer_group_open(const dlc_layer_group_args *args,
                                 dlc_session_layer_group *group);
 void dlc_layer_group_close(dlc_session_layer_group *group);
 
-/* Why an iteration with these layers can't be captured; NULL: it can. */
-const char *dlc_layer_group_capture_obstacle(const dlc_session_layer_group *group);
+/* Why an iteration with these layers, in which gradients are exchanged in that many
+ * buckets, can't be captured; NULL: it can. */
+const char *dlc_layer_group_capture_obstacle(const dlc_session_layer_group *group,
+                                             int32_t buckets);
 /* As dlc_comm_poll, for work that waits on the queue. */
 dlc_status dlc_layer_group_poll(const dlc_session_layer_group *group);
 

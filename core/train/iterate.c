@@ -317,7 +317,7 @@ static const char *obstacle(const dlc_session *session) {
     if (session->ranks > 1 && (!dlc_exchanger_is_stream_ordered(whole->exchanger) ||
                                !dlc_comm_can_capture(session->connection.comm)))
         return "the transport needs the CPU for each reduction";
-    return dlc_layer_group_capture_obstacle(&session->layer_group);
+    return dlc_layer_group_capture_obstacle(&session->layer_group, whole->buckets);
 }
 
 static void decide_capture(dlc_iterate *iterate) {

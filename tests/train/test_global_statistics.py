@@ -115,7 +115,8 @@ SPLITS = {
 }
 
 # On the device with queues: values are gathered in the order of a queue, or by messages.
-STREAM_ORDERED = ["--transport=async", "--set=transport.overlap_forward=no"]
+STREAM_ORDERED = ["--transport=async", "--set=transport.overlap_forward=no",
+                  "--set=transport.bucket_bytes=1M"]  # all in one
 ON_QUEUES = {
     "one rank": [],
     "stream-ordered": ["--ranks=2", *STREAM_ORDERED],
@@ -124,6 +125,10 @@ ON_QUEUES = {
     "uneven": ["--ranks=2", "--set=parallel.batch_split=3,1", *STREAM_ORDERED],
     "none": SPLITS["none"],
     "recompute": ["--ranks=2", "--set=train.recompute=yes", *STREAM_ORDERED],
+    # Reductions of layers and of buckets, which take turns on each rank as they come.
+    "buckets": ["--ranks=3", "--set=parallel.batch_split=0,1,2",
+                "--set=transport.overlap_forward=no", "--set=transport.shard_optimizer=yes",
+                "--set=transport.bucket_bytes=4K"],
     "tensor groups": SPLITS["tensor groups"],
 }
 
