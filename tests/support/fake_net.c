@@ -344,8 +344,10 @@ static dlc_status await(waiter *w, double seconds) {
         if (all && !step())
             report_deadlock();
         if (!w->woken && sleep_idle() && the_net.waiting > 0 &&
-            !the_net.result.deadlocked)
+            !the_net.result.deadlocked) {
+            the_net.result.hurried = 1;
             (void)step();
+        }
     }
     leave(w);
     w->endpoint->wakeup = w->can_get_wakeup ? 0 : w->endpoint->wakeup;

@@ -36,7 +36,8 @@ typedef struct net_result {
     int deadlocked;   /* deadlock: all ranks wait and nothing is left to be moved */
     int faults;       /* violations of the contract */
     uint64_t steps;   /* messages or parts moved */
-    uint64_t trace;   /* a digest of them; equal for equal seeds */
+    uint64_t trace;   /* a digest of them; equal for equal seeds, unless hurried */
+    int hurried;      /* messages moved although not all ranks waited (IDLE_NS) */
     char detail[512]; /* describes the first of these */
 } net_result;
 
