@@ -363,6 +363,12 @@ START_TEST(slices_have_engines) {
 }
 END_TEST
 
+/* What this family does not have yet (UPSAMPLES of plugins/layers/shared/features.h).
+ */
+static int is_missing(const char *type) {
+    return strcmp(type, "upsample") == 0 || strcmp(type, "deconvolution") == 0;
+}
+
 /* One net.ini works on both devices: types and options are the same. */
 START_TEST(types_and_options_equal_those_of_the_cpu) {
     const dlc_feature_entry *entry;
@@ -373,9 +379,10 @@ START_TEST(types_and_options_equal_those_of_the_cpu) {
         if (!entry->device || strcmp(entry->device, "cpu") != 0)
             continue;
         dlc_status status = dlc_registry_use(registry, entry, &cpu);
-        if (status == DLC_OK)
-            status = dlc_registry_find(registry, DLC_KIND_LAYER, cpu->name, "cuda",
-                                       &cuda);
+        ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
+        if (is_missing(cpu->name))
+            continue;
+        status = dlc_registry_find(registry, DLC_KIND_LAYER, cpu->name, "cuda", &cuda);
         ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
         same_options(cuda, cpu);
         types++;
