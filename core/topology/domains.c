@@ -255,9 +255,18 @@ static void name_adapter(const dlc_domains *d, const dlc_topo *topo, int32_t ran
     (void)snprintf(text, 48, "%s %s", label, class);
 }
 
+/* A job of one machine that computes on its cores does not look for them. */
+static int has_adapters(const dlc_domains *d) {
+    for (int32_t r = 0; r < d->ranks; r++)
+        if (d->nic[r] >= 0)
+            return 1;
+    return 0;
+}
+
 /* A line for consecutive ranks with the same adapter at the same distance. */
 static void add_adapters(const dlc_domains *d, const dlc_topo *topo, dlc_text *text) {
     char mine[48], next[48];
+    dlc_text_add(text, "nearest adapters of ranks:\n");
     for (int32_t r = 0, last; r < d->ranks; r = last + 1) {
         name_adapter(d, topo, r, mine);
         for (last = r; last + 1 < d->ranks; last++) {
@@ -293,6 +302,6 @@ void dlc_domains_text(const dlc_domains *domains, const dlc_topo *topo,
             dlc_text_add(text, " %d", (int)d->order[r]);
         dlc_text_add(text, "\n");
     }
-    dlc_text_add(text, "nearest adapters of ranks:\n");
-    add_adapters(d, topo, text);
+    if (has_adapters(d))
+        add_adapters(d, topo, text);
 }

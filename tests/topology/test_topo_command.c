@@ -118,12 +118,14 @@ END_TEST
  */
 
 /* Copies what is decided, from the domains to the last transport that is not used,
- * without predictions, which depend on the net. */
+ * without predictions, which depend on the net, and adapters, which a job of one
+ * machine does not look for. */
 static char *decisions(const char *said) {
     const char *at = strstr(said, "domains of ranks:");
     char *kept = calloc(strlen(said) + 1, 1), *to = kept;
     ck_assert_msg(at != NULL, "no domains in %s", said);
-    for (int transports = 0; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+    for (int transports = 0, adapters = 0; *at;
+         at += strcspn(at, "\n"), at += *at == '\n') {
         int length = (int)strcspn(at, "\n");
         const char *slower = strstr(at, ": slower, ");
         at += strncmp(at, "debug: ", 7) == 0 ? 7 : 0;
@@ -131,8 +133,9 @@ static char *decisions(const char *said) {
         if (transports && !is_detail && strncmp(at, "transport: ", 11) != 0)
             break;
         transports |= strncmp(at, "transport: ", 11) == 0;
+        adapters = strncmp(at, "nearest adapters", 16) == 0 || (adapters && is_detail);
         length = (int)strcspn(at, "\n");
-        if (strncmp(at, "    predicted", 13) == 0 ||
+        if (adapters || strncmp(at, "    predicted", 13) == 0 ||
             (transports && is_detail && strncmp(at, "    not ", 8) != 0))
             continue;
         if (slower && slower < at + length)
