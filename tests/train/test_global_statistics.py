@@ -116,7 +116,8 @@ SPLITS = {
 
 # On the device with queues: values are gathered in the order of a queue, or by messages.
 STREAM_ORDERED = ["--transport=async", "--set=transport.overlap_forward=no",
-                  "--set=transport.bucket_bytes=1M"]  # all in one
+                  # One bucket: shards would leave a rest, the second.
+                  "--set=transport.bucket_bytes=1M", "--set=transport.shard_optimizer=no"]
 ON_QUEUES = {
     "one rank": [],
     "stream-ordered": ["--ranks=2", *STREAM_ORDERED],
