@@ -21,9 +21,9 @@ void plan_layers_speed(dlc_plan_layer *layer, size_t layers, double speed) {
 /* A part of the cluster with so many ranks, filling machine by machine. */
 static dlc_plan_cluster plan_part(const dlc_plan_cluster *cluster, int32_t ranks) {
     dlc_plan_cluster part = *cluster;
-    if (ranks < cluster->ranks_per_node)
-        part.ranks_per_node = ranks;
-    part.nodes = ranks / part.ranks_per_node > 0 ? ranks / part.ranks_per_node : 1;
+    int32_t each = ranks < cluster->ranks_per_node ? ranks : cluster->ranks_per_node;
+    part.ranks_per_node = each > 0 ? each : 1;
+    part.nodes = ranks > part.ranks_per_node ? ranks / part.ranks_per_node : 1;
     return part;
 }
 
@@ -317,7 +317,7 @@ static dlc_status cost_asked(const problem *p, const plan_mesh *asked,
 static dlc_status predict_asked(const dlc_plan_layer *layer,
                                 const dlc_plan_cluster *cluster, double batch,
                                 const plan_mesh *asked, plan_prediction *prediction) {
-    int32_t ranks[PLAN_MAX_STAGES], all = 0, most = 0;
+    int32_t ranks[PLAN_MAX_STAGES] = {0}, all = 0, most = 0;
     dlc_plan_tensor_parallel split = {.split = 0};
     if (asked->stages > PLAN_MAX_STAGES)
         return dlc_fail(DLC_ERR_CONFIG, "plan predicts at most %d stages, not %d",

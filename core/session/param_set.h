@@ -40,10 +40,10 @@ typedef struct dlc_param_set {
     dlc_updates updates; /* deferred ones that are still pending */
 } dlc_param_set;
 
-/* For each set that has elements; it is const if the session is. */
+/* For each set that has elements, also of a const session. */
 // NOLINTBEGIN(bugprone-macro-parentheses): `each` is declared
 #define DLC_EACH_PARAM_SET(session, each) \
-    for (__typeof__(&(session)->set[0]) each = (session)->set; \
+    for (dlc_param_set *each = (dlc_param_set *)(session)->set; \
          each < (session)->set + DLC_PARAM_SETS; each++) \
         if (each->arenas)
 // NOLINTEND(bugprone-macro-parentheses)
