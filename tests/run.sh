@@ -18,7 +18,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
-tests_at_once=$((jobs + 2)) # most wait half of their time, for processes or time limits
+tests_at_once=$((jobs + 1)) # many wait, for processes or until a time limit has passed
 results=build/results
 mkdir -p "$results"
 rm -f "$results"/*.xml
