@@ -21,9 +21,9 @@ void plan_layers_speed(dlc_plan_layer *layer, size_t layers, double speed) {
 /* A part of the cluster with so many ranks, filling machine by machine. */
 static dlc_plan_cluster plan_part(const dlc_plan_cluster *cluster, int32_t ranks) {
     dlc_plan_cluster part = *cluster;
-    int32_t each = ranks < cluster->ranks_per_node ? ranks : cluster->ranks_per_node;
-    part.ranks_per_node = each > 0 ? each : 1;
-    part.nodes = ranks > part.ranks_per_node ? ranks / part.ranks_per_node : 1;
+    int32_t all = ranks > 1 ? ranks : 1, most = cluster->ranks_per_node;
+    part.ranks_per_node = most < 1 || most > all ? all : most;
+    part.nodes = all / part.ranks_per_node;
     return part;
 }
 

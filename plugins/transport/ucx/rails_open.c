@@ -106,7 +106,8 @@ static int is_rail(const dlc_transport_args *args, const adapters *all, int whic
 
 dlc_status rails_choose(const dlc_transport_args *args, const char *names,
                         rail_names rails) {
-    adapters mine, *all = host->alloc((size_t)args->ranks * sizeof mine);
+    adapters mine = {.at = {{.mbit = 0}}},
+             *all = host->alloc((size_t)args->ranks * sizeof mine);
     int count = 0;
     memset(rails, 0, sizeof(rail_names));
     if (!all)
