@@ -6,7 +6,7 @@
  * these.
  */
 #include "../shared/pooling.h"
-#include "onednn.h"
+#include "by_channel.h"
 #include "pool_average.h"
 
 #include <stdio.h>
@@ -87,62 +87,36 @@ static dnnl_alg_kind_t algorithm(const pooling *pool) {
                             : dnnl_pooling_avg_include_padding;
 }
 
-static dlc_status make_forward(pooling *pool, dlc_layer_memory *memory,
-                               const dlc_layout *from) {
-    context *net = pool->head.net;
-    int train = pool->head.phase == DLC_PHASE_TRAIN;
-    dlc_shape as;
-    const dlc_layout *to = layout_like(net, from, &memory->out[0].shape);
-    const dlc_layout *src = layout_by_channel(net, from, &memory->in[0].shape, &as);
-    const dlc_layout *dst = to ? layout_by_channel(net, to, &memory->out[0].shape, &as)
-                               : NULL;
-    if (!src || !dst)
-        return DLC_ERR_NOMEM;
-    pd_env env = {.engine = net->engine, .attr = net->attr};
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = pd_pool_forward(
-        &env, train ? dnnl_forward_training : dnnl_forward_inference, algorithm(pool),
-        &pool->how.window, src->md, dst->md, &pd);
-    return op_init(&pool->forward, net, pool->head.name, "do its forward pass", st, pd);
+static dnnl_status_t forward_pd(const dlc_layer *layer, const pd_env *env,
+                                dnnl_prop_kind_t prop, md_t src, md_t dst,
+                                dnnl_primitive_desc_t *pd) {
+    const pooling *pool = (const pooling *)layer;
+    return pd_pool_forward(env, prop, algorithm(pool), &pool->how.window, src, dst, pd);
 }
+
+static dnnl_status_t backward_pd(const dlc_layer *layer, const pd_env *env,
+                                 md_t diff_src, md_t diff_dst,
+                                 dnnl_primitive_desc_t *pd) {
+    const pooling *pool = (const pooling *)layer;
+    return pd_pool_backward(env, algorithm(pool), &pool->how.window, diff_src, diff_dst,
+                            pd);
+}
+
+static const by_channel_kind kind = {forward_pd, backward_pd};
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     pooling *pool = (pooling *)layer;
-    context *net = layer->net;
+    const dlc_layout *from = NULL;
     if (pool->own)
         return prepare_own(pool, memory);
-    const dlc_layout *from = layout_of(net, &memory->in[0]);
-    if (!from)
-        return DLC_ERR_NOMEM;
-    dlc_status status = make_forward(pool, memory, from);
-    if (status == DLC_OK && pd_is_slow(pool->forward.pd) && !from->last) {
-        from = layout_last(net, &memory->in[0].shape, memory->in[0].dtype);
-        status = from ? make_forward(pool, memory, from) : DLC_ERR_NOMEM;
-    }
-    if (status != DLC_OK)
+    dlc_status status = by_channel_prepare_forward(layer, &kind, memory, &pool->forward,
+                                                   &from);
+    if (status != DLC_OK || layer->phase != DLC_PHASE_TRAIN)
         return status;
-    const dlc_layout *to = from->batch_block
-                               ? layout_batch_blocked(net, &memory->out[0].shape,
-                                                      from->batch_block)
-                               : op_layout(&pool->forward, dnnl_query_dst_md);
-    if (!to)
-        return DLC_ERR_NOMEM;
-    layout_set(&memory->in[0], from);
-    layout_set(&memory->out[0], to);
-    memory->scratch_bytes = pool->forward.scratch_bytes;
-    if (layer->phase != DLC_PHASE_TRAIN)
-        return DLC_OK;
     md_t workspace = op_md(&pool->forward, dnnl_query_workspace_md);
     memory->workspace_bytes = workspace ? dnnl_memory_desc_get_size(workspace) : 0;
-    pd_env env = {.engine = net->engine, .attr = net->attr, .hint = pool->forward.pd};
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = pd_pool_backward(&env, algorithm(pool), &pool->how.window,
-                                        op_md(&pool->forward, dnnl_query_src_md),
-                                        op_md(&pool->forward, dnnl_query_dst_md), &pd);
-    status = op_init(&pool->backward, net, layer->name, "do its backward pass", st, pd);
-    if (status == DLC_OK && pool->backward.scratch_bytes > memory->scratch_bytes)
-        memory->scratch_bytes = pool->backward.scratch_bytes;
-    return status;
+    return by_channel_prepare_backward(layer, &kind, memory, &pool->forward,
+                                       &pool->backward);
 }
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {

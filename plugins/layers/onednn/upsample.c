@@ -1,7 +1,7 @@
 /* upsample: images enlarged by a whole factor, channel by channel; as PyTorch's
  * Upsample with align_corners = False. oneDNN enlarges quickly, but its backward pass
  * takes a hundred times as long as forward, so that for float32 is in this file. */
-#include "onednn.h"
+#include "by_channel.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -48,24 +48,21 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     return status;
 }
 
-static dlc_status make_forward(upsample *up, dlc_layer_memory *memory,
-                               const dlc_layout *from) {
-    context *net = up->head.net;
-    int train = up->head.phase == DLC_PHASE_TRAIN;
-    dlc_shape as;
-    const dlc_layout *to = layout_like(net, from, &memory->out[0].shape);
-    const dlc_layout *src = layout_by_channel(net, from, &memory->in[0].shape, &as);
-    const dlc_layout *dst = to ? layout_by_channel(net, to, &memory->out[0].shape, &as)
-                               : NULL;
-    if (!src || !dst)
-        return DLC_ERR_NOMEM;
-    pd_env env = {.engine = net->engine, .attr = net->attr};
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = pd_resample_forward(
-        &env, train ? dnnl_forward_training : dnnl_forward_inference, up->kind, src->md,
-        dst->md, &pd);
-    return op_init(&up->forward, net, up->head.name, "do its forward pass", st, pd);
+static dnnl_status_t forward_pd(const dlc_layer *layer, const pd_env *env,
+                                dnnl_prop_kind_t prop, md_t src, md_t dst,
+                                dnnl_primitive_desc_t *pd) {
+    return pd_resample_forward(env, prop, ((const upsample *)layer)->kind, src, dst,
+                               pd);
 }
+
+static dnnl_status_t backward_pd(const dlc_layer *layer, const pd_env *env,
+                                 md_t diff_src, md_t diff_dst,
+                                 dnnl_primitive_desc_t *pd) {
+    return pd_resample_backward(env, ((const upsample *)layer)->kind, diff_src,
+                                diff_dst, pd);
+}
+
+static const by_channel_kind kind = {forward_pd, backward_pd};
 
 /* Channels may be padded to whole blocks. */
 static void find_runs(upsample *up, const dlc_layout *from, const dlc_shape *in) {
@@ -80,46 +77,17 @@ static void find_runs(upsample *up, const dlc_layout *from, const dlc_shape *in)
         up->outer = layout_count(from) / (up->rows * up->columns * up->inner);
 }
 
-static dlc_status make_backward(upsample *up, dlc_layer_memory *memory) {
-    context *net = up->head.net;
-    pd_env env = {.engine = net->engine, .attr = net->attr, .hint = up->forward.pd};
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = pd_resample_backward(
-        &env, up->kind, op_md(&up->forward, dnnl_query_src_md),
-        op_md(&up->forward, dnnl_query_dst_md), &pd);
-    dlc_status status = op_init(&up->backward, net, up->head.name,
-                                "do its backward pass", st, pd);
-    if (status == DLC_OK && up->backward.scratch_bytes > memory->scratch_bytes)
-        memory->scratch_bytes = up->backward.scratch_bytes;
-    return status;
-}
-
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     upsample *up = (upsample *)layer;
-    context *net = layer->net;
-    const dlc_layout *from = layout_of(net, &memory->in[0]);
-    if (!from)
-        return DLC_ERR_NOMEM;
-    dlc_status status = make_forward(up, memory, from);
-    if (status == DLC_OK && pd_is_slow(up->forward.pd) && !from->last) {
-        from = layout_last(net, &memory->in[0].shape, memory->in[0].dtype);
-        status = from ? make_forward(up, memory, from) : DLC_ERR_NOMEM;
-    }
-    if (status != DLC_OK)
+    const dlc_layout *from = NULL;
+    dlc_status status = by_channel_prepare_forward(layer, &kind, memory, &up->forward,
+                                                   &from);
+    if (status != DLC_OK || layer->phase != DLC_PHASE_TRAIN)
         return status;
-    const dlc_layout *to = from->batch_block
-                               ? layout_like(net, from, &memory->out[0].shape)
-                               : op_layout(&up->forward, dnnl_query_dst_md);
-    if (!to)
-        return DLC_ERR_NOMEM;
-    layout_set(&memory->in[0], from);
-    layout_set(&memory->out[0], to);
-    memory->scratch_bytes = up->forward.scratch_bytes;
-    if (layer->phase != DLC_PHASE_TRAIN)
-        return DLC_OK;
     find_runs(up, from, &memory->in[0].shape);
     if (!up->inner)
-        return make_backward(up, memory);
+        return by_channel_prepare_backward(layer, &kind, memory, &up->forward,
+                                           &up->backward);
     size_t rows = (size_t)(up->outer * up->columns * up->inner) * sizeof(float);
     if (rows > memory->scratch_bytes)
         memory->scratch_bytes = rows;
