@@ -80,9 +80,28 @@ static dlc_status check_groups(const dlc_layer *layer, const linear *l,
     return DLC_OK;
 }
 
+static void set_output(const linear *l, dlc_dtype dtype, const int64_t size[2],
+                       dlc_layer_shapes *shapes) {
+    shapes->out[0].dtype = dtype;
+    shapes->out[0].shape = (dlc_shape){
+        .rank = 4,
+        .dims = {shapes->in[0].shape.dims[0], l->num_output, size[0], size[1]}};
+}
+
+/* The weights are `outer` times `inner` kernels, `inner` of one group. */
+static dlc_status describe_filters(const dlc_layer *layer, linear *l, const filters *f,
+                                   dlc_layer_shapes *shapes, int64_t outer,
+                                   int64_t inner, int64_t outputs) {
+    const int64_t *kernel = f->window.kernel;
+    const dlc_shape weights = {.rank = 4, .dims = {outer, inner, kernel[0], kernel[1]}};
+    int64_t area = kernel[0] * kernel[1];
+    return describe_params(layer, l, shapes, &weights, times(inner, area),
+                           times(outer, area), outputs);
+}
+
 dlc_status convolution_infer(dlc_layer *layer, linear *l, filters *f, dlc_dtype dtype,
                              dlc_layer_shapes *shapes) {
-    int64_t size[2], count = l->num_output;
+    int64_t size[2];
     dlc_status status = infer_image(layer, shapes);
     if (status != DLC_OK)
         return status;
@@ -92,16 +111,10 @@ dlc_status convolution_infer(dlc_layer *layer, linear *l, filters *f, dlc_dtype 
         status = window_slide(layer->name, in, 0, &f->window, size);
     if (status != DLC_OK)
         return status;
-    const int64_t *kernel = f->window.kernel;
-    const dlc_shape weights = {
-        .rank = 4, .dims = {count, in->dims[1] / f->group, kernel[0], kernel[1]}};
-    int64_t area = kernel[0] * kernel[1];
-    shapes->out[0].dtype = dtype;
-    shapes->out[0].shape = (dlc_shape){.rank = 4,
-                                       .dims = {in->dims[0], count, size[0], size[1]}};
-    return describe_params(layer, l, shapes, &weights, times(weights.dims[1], area),
-                           times(count, area),
-                           times(times(in->dims[0], count), times(size[0], size[1])));
+    set_output(l, dtype, size, shapes);
+    int64_t outputs = times(times(in->dims[0], l->num_output), times(size[0], size[1]));
+    return describe_filters(layer, l, f, shapes, l->num_output, in->dims[1] / f->group,
+                            outputs);
 }
 
 dlc_status deconvolution_read(const char *layer, const dlc_settings *settings,
@@ -113,7 +126,7 @@ dlc_status deconvolution_read(const char *layer, const dlc_settings *settings,
 
 dlc_status deconvolution_infer(dlc_layer *layer, linear *l, filters *f, dlc_dtype dtype,
                                dlc_layer_shapes *shapes) {
-    int64_t size[2], count = l->num_output;
+    int64_t size[2];
     dlc_status status = infer_image(layer, shapes);
     if (status != DLC_OK)
         return status;
@@ -123,13 +136,7 @@ dlc_status deconvolution_infer(dlc_layer *layer, linear *l, filters *f, dlc_dtyp
         status = window_spread(layer->name, in, &f->window, size);
     if (status != DLC_OK)
         return status;
-    const int64_t *kernel = f->window.kernel;
-    const dlc_shape weights = {
-        .rank = 4, .dims = {in->dims[1], count / f->group, kernel[0], kernel[1]}};
-    int64_t area = kernel[0] * kernel[1];
-    shapes->out[0].dtype = dtype;
-    shapes->out[0].shape = (dlc_shape){.rank = 4,
-                                       .dims = {in->dims[0], count, size[0], size[1]}};
-    return describe_params(layer, l, shapes, &weights, times(weights.dims[1], area),
-                           times(in->dims[1], area), dlc_shape_count(in));
+    set_output(l, dtype, size, shapes);
+    return describe_filters(layer, l, f, shapes, in->dims[1], l->num_output / f->group,
+                            dlc_shape_count(in));
 }
