@@ -289,6 +289,11 @@ static dlc_status go_down(dlc_comm *comm, float *buffer, size_t count, int32_t t
  * other, so that all levels are busy at once. */
 enum { PART = 256 << 10, PARTS = 16 };
 
+static part nth_part(size_t count, int32_t i, int32_t parts) {
+    size_t begin = dlc_slice(count, i, parts);
+    return (part){begin, dlc_slice(count, i + 1, parts) - begin};
+}
+
 /* Reduces the parts: up the lower levels, by the outer thread on the last one, and down
  * again, a few parts later. */
 static dlc_status reduce_parts(dlc_comm *comm, float *buffer, size_t count,
@@ -296,18 +301,15 @@ static dlc_status reduce_parts(dlc_comm *comm, float *buffer, size_t count,
     int32_t last = last_level(comm);
     for (int32_t up = 0, down = 0; down < parts; down++) {
         for (; up < parts && up < down + DLC_OUTER_PARTS; up++) {
-            float *from = buffer + dlc_slice(count, up, parts);
-            size_t length = dlc_slice(count, up + 1, parts) -
-                            dlc_slice(count, up, parts);
-            part its;
-            DLC_TRY(go_up(comm, from, length, last));
-            dlc_team *team = work_at(comm, last, length, &its);
+            part whole = nth_part(count, up, parts), its;
+            float *from = buffer + whole.begin;
+            DLC_TRY(go_up(comm, from, whole.count, last));
+            dlc_team *team = work_at(comm, last, whole.count, &its);
             dlc_outer_start(comm->outer, team, from + its.begin, its.count);
         }
-        size_t begin = dlc_slice(count, down, parts);
+        part whole = nth_part(count, down, parts);
         DLC_TRY(dlc_outer_wait(comm->outer));
-        DLC_TRY(go_down(comm, buffer + begin, dlc_slice(count, down + 1, parts) - begin,
-                        last));
+        DLC_TRY(go_down(comm, buffer + whole.begin, whole.count, last));
     }
     return DLC_OK;
 }
