@@ -51,6 +51,13 @@ typedef struct dlc_exchange_stats {
     double waited;  /* seconds that the train thread was idle because of it */
 } dlc_exchange_stats;
 
+static inline void dlc_exchange_stats_add(const dlc_exchange_stats *more,
+                                          dlc_exchange_stats *sum) {
+    sum->bytes += more->bytes;
+    sum->busy += more->busy;
+    sum->waited += more->waited;
+}
+
 /* The exchanger uses `comm` from its own thread: nothing else may while a bucket has
  * been started and not waited for. With one rank it has no thread and does nothing. */
 dlc_status dlc_exchanger_open(const dlc_exchange_args *args, dlc_exchanger **exchanger);

@@ -383,15 +383,9 @@ static dlc_session remaining(const dlc_session *from) {
                          .resumed_schedule = from->resumed_schedule};
 }
 
-static void add_exchanged(dlc_session *session) {
-    dlc_exchange_stats stats = dlc_param_sets_exchanged(session);
-    session->exchanged.bytes += stats.bytes;
-    session->exchanged.busy += stats.busy;
-    session->exchanged.waited += stats.waited;
-}
-
 dlc_status dlc_session_reopen(dlc_session *session) {
-    add_exchanged(session);
+    dlc_exchange_stats last = dlc_param_sets_exchanged(session);
+    dlc_exchange_stats_add(&last, &session->exchanged);
     DLC_EACH_AXIS(session, axis, keep)
     DLC_TRY(axis->ops->keep(axis));
     close_work(session);

@@ -97,9 +97,7 @@ dlc_exchange_stats dlc_param_sets_exchanged(const dlc_session *session) {
     dlc_exchange_stats sum = {.bytes = 0};
     DLC_EACH_PARAM_SET(session, set) {
         dlc_exchange_stats stats = dlc_exchanger_stats(set->exchanger);
-        sum.bytes += stats.bytes;
-        sum.busy += stats.busy;
-        sum.waited += stats.waited;
+        dlc_exchange_stats_add(&stats, &sum);
     }
     return sum;
 }

@@ -224,9 +224,7 @@ static void note_exchange(const dlc_session *session, dlc_train_result *result) 
     if (!session->set[DLC_PARAMS_WHOLE].exchanger) /* it could not be reopened */
         return;
     dlc_exchange_stats last = dlc_param_sets_exchanged(session);
-    stats.bytes += last.bytes;
-    stats.busy += last.busy;
-    stats.waited += last.waited;
+    dlc_exchange_stats_add(&last, &stats);
     result->exchange_bytes = (double)stats.bytes;
     result->exchange_seconds = stats.busy;
     result->hidden = dlc_param_sets_are_stream_ordered(session)
