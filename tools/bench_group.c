@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "machine.h"
+#include "options.h"
 #include "setup/device_indices.h"
 #include "setup/setup.h"
 
@@ -102,19 +103,17 @@ void dlc_bench_plan_close(dlc_bench_plan *plan) {
 dlc_status dlc_bench_plan_run(const dlc_bench_plan *plan, dlc_job_main main,
                               void *argument, int *exit_code) {
     const dlc_settings *run = plan->train_settings;
-    dlc_job_options job = {
-        .ranks = (int)plan->ranks,
-        .threads = (int)dlc_settings_get_int(run, "threads"),
-        .unbound = !dlc_settings_get_bool(run, "bind"),
-        .device = plan->device->name,
-        .devices = dlc_device_count(plan->device),
-        .external = 1,
-        .discover = plan->device->caps & DLC_DEVICE_HOST ? DLC_DISCOVER_CORES
-                                                         : DLC_DISCOVER_ALL,
-        .rendezvous_timeout = dlc_settings_get_float(plan->parallel_settings,
-                                                     "rendezvous_timeout"),
-        .hang_timeout = dlc_settings_get_float(plan->parallel_settings,
-                                               "hang_timeout")};
+    dlc_job_options job = {.ranks = (int)plan->ranks,
+                           .threads = (int)dlc_settings_get_int(run, "threads"),
+                           .unbound = !dlc_settings_get_bool(run, "bind"),
+                           .device = plan->device->name,
+                           .devices = dlc_device_count(plan->device),
+                           .external = 1,
+                           .discover = dlc_tool_discovery(plan->device),
+                           .rendezvous_timeout = dlc_settings_get_float(
+                               plan->parallel_settings, "rendezvous_timeout"),
+                           .hang_timeout = dlc_settings_get_float(
+                               plan->parallel_settings, "hang_timeout")};
     return dlc_job_run(&job, main, argument, exit_code);
 }
 

@@ -204,6 +204,10 @@ dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
     return dlc_setup_open(&args, setup);
 }
 
+dlc_job_discovery dlc_tool_discovery(const dlc_feature *device) {
+    return device->caps & DLC_DEVICE_HOST ? DLC_DISCOVER_CORES : DLC_DISCOVER_ALL;
+}
+
 dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argument,
                         int *exit_code) {
     int32_t units = setup->device_index ? setup->device_indices
@@ -216,8 +220,7 @@ dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argumen
         .device_index = setup->device_index,
         .devices = units,
         .external = 1,
-        .discover = setup->device->caps & DLC_DEVICE_HOST ? DLC_DISCOVER_CORES
-                                                          : DLC_DISCOVER_ALL,
+        .discover = dlc_tool_discovery(setup->device),
         .digest = dlc_setup_digest(setup),
         .rendezvous_timeout = dlc_settings_get_float(setup->parallel_settings,
                                                      "rendezvous_timeout"),

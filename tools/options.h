@@ -64,6 +64,9 @@ const char *dlc_tool_parse_plot(const char *argument, struct argp_state *state);
 dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
                           dlc_setup **setup);
 
+/* What a job with ranks on this device has to find out of its machine. */
+dlc_job_discovery dlc_tool_discovery(const dlc_feature *device);
+
 /* Runs `main` as every rank that the setup asks for. */
 dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argument,
                         int *exit_code);
