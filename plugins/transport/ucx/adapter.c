@@ -64,9 +64,11 @@ dlc_status adapter_choose(const dlc_transport_args *args, char device[64],
     if (have_one_node(args))
         return DLC_OK;
     common_adapter(args, name);
-    list_devices(args, names);
+    names[0] = '\0';
+    if (name[0] || !staged)
+        list_devices(args, names);
     if (!name[0])
-        return rails_choose(args, staged ? "" : names, rails);
+        return rails_choose(args, names, rails);
     if (names[0] && !find_device(names, name, device))
         host->log(DLC_LOG_DEBUG, "UCX cannot use %s, the nearest adapter", name);
     return DLC_OK;
