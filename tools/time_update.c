@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "local_update.h"
 #include "session/full_state.h"
-#include "solver/local_update.h"
 #include "solver/synchronous.h"
 
 /* One layer with parameters. */

@@ -1,6 +1,6 @@
 /* Gradient accumulation: an iteration of several micro-batches sums their gradients in
  * an arena of its own, before a consistency model sees them. Called by the session and
- * by local_update.h.
+ * by `dlcore time`.
  *
  * Threads: the train thread. */
 #ifndef DLC_SOLVER_ACCUMULATE_H

@@ -1,5 +1,5 @@
 /* The updater applies a solver's rule to arenas of parameters. Consistency models get
- * its table (dlc_updater); the core's own model, synchronous.h, and local_update.h know
+ * its table (dlc_updater); the core's own model, synchronous.h, and `dlcore time` know
  * the whole of it.
  *
  * Threads: dlc_updater's calls as the SDK says; everything else is the train thread's.

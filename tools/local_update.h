@@ -2,8 +2,8 @@
  * Accumulation, updater and consistency model in one.
  *
  * Threads: the train thread. */
-#ifndef DLC_SOLVER_LOCAL_UPDATE_H
-#define DLC_SOLVER_LOCAL_UPDATE_H
+#ifndef DLC_TOOLS_LOCAL_UPDATE_H
+#define DLC_TOOLS_LOCAL_UPDATE_H
 
 #include "solver/accumulate.h"
 #include "solver/updater.h"

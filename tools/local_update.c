@@ -1,5 +1,5 @@
 /* A consistency model whose exchange has nothing to do. */
-#include "solver/local_update.h"
+#include "local_update.h"
 
 #include "base/status.h"
 
