@@ -24,10 +24,17 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return norm_layer_alloc(args, sizeof(batch_norm), out);
 }
 
-/* The workspace holds the mean and 1 / deviation of the batch, and the samples of a
- * group; scratch memory holds what the kernels need, and the blocks of a group. */
+/* The workspace holds the mean and 1 / deviation of the batch, the samples of a group,
+ * and the activation's mask; scratch memory holds what the kernels need, and the blocks
+ * of a group. */
 static size_t statistics_bytes(const batch_norm *norm) {
     return round64((size_t)norm->base.how.channels * sizeof(float));
+}
+
+static size_t mask_offset(const batch_norm *norm) {
+    return norm_by_batch(&norm->base)
+               ? 2 * statistics_bytes(norm) + round64(sizeof(double))
+               : 0;
 }
 
 /* The arguments that all kernels need. */
@@ -71,9 +78,9 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
         memory->scratch_bytes = round64(norm_scratch(&job)) +
                                 norm_block_bytes(&job, layer->group->ranks);
     memory->reads_in = norm_reads_in(&norm->base);
-    memory->reads_out = norm_reads_out(&norm->base);
-    if (norm_by_batch(&norm->base))
-        memory->workspace_bytes = 2 * statistics_bytes(norm) + sizeof(double);
+    memory->workspace_bytes = mask_offset(norm);
+    if (norm_reads_out(&norm->base)) /* a bit a value does as well */
+        memory->workspace_bytes += norm_mask_bytes(&job);
     return DLC_OK;
 }
 
@@ -95,6 +102,8 @@ static norm_job pass_of(const batch_norm *norm, const dlc_layer_run *run) {
         job.sums = norm->sums ? norm->sums->sum : NULL;
         job.squares = norm->sums ? norm->sums->squares : NULL;
     }
+    if (training(norm) && norm_reads_out(&norm->base))
+        job.mask = at_offset(run->workspace, mask_offset(norm));
     if (norm_by_group(&norm->base)) {
         job.samples = at_offset(run->workspace, 2 * statistics_bytes(norm));
         job.blocks = at_offset(run->scratch, round64(norm_scratch(&job)));
@@ -168,7 +177,6 @@ static dlc_status backward_group(const batch_norm *norm, const norm_job *job,
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     const batch_norm *norm = (const batch_norm *)layer;
     norm_job job = pass_of(norm, run);
-    job.y = run->out[0];
     job.dy = run->out_diff[0];
     job.dx = run->in_diff[0];
     if (!norm_reads_in(&norm->base))

@@ -9,6 +9,8 @@
 
 namespace {
 
+enum { AHEAD = 4 }; /* rows of a thread in flight */
+
 template <typename T, int WIDE>
 __global__ void add(tiling t, limits b, bool bounded, const float *bias, T *y) {
     int64_t channel;
@@ -17,17 +19,19 @@ __global__ void add(tiling t, limits b, bool bounded, const float *bias, T *y) {
     float more[WIDE] = {};
     if (bias)
         load<float, WIDE>(bias + channel, more);
-    for (int64_t row = first_row(t); row < end_row(t); row += t.down) {
-        float v[WIDE];
-        T *at = y + row * t.channels + channel;
-        load<T, WIDE>(at, v);
+    pack<T, WIDE> ahead[AHEAD];
+    for_rows<AHEAD>(
+        t, channel, [&](int k, int64_t at) { ahead[k] = fetch<WIDE>(y + at); },
+        [&](int k, int64_t at) {
+            float v[WIDE];
+            unpack(ahead[k], v);
 #pragma unroll
-        for (int i = 0; i < WIDE; i++) {
-            v[i] += more[i];
-            v[i] = bounded ? limited(b, v[i]) : v[i];
-        }
-        store<T, WIDE>(v, at);
-    }
+            for (int i = 0; i < WIDE; i++) {
+                v[i] += more[i];
+                v[i] = bounded ? limited(b, v[i]) : v[i];
+            }
+            store<T, WIDE>(v, y + at);
+        });
 }
 
 template <typename T, int WIDE>
@@ -36,22 +40,29 @@ __global__ void backward(tiling t, limits b, bool bounded, const T *y, T *dy,
     int64_t channel;
     bool mine = own_channel<WIDE>(t, &channel);
     float sums[1][WIDE] = {};
-    for (int64_t row = first_row(t); mine && row < end_row(t); row += t.down) {
-        float d[WIDE];
-        int64_t at = row * t.channels + channel;
-        load<T, WIDE>(dy + at, d);
-        if (bounded) {
-            float v[WIDE];
-            load<T, WIDE>(y + at, v);
+    pack<T, WIDE> d_ahead[AHEAD], y_ahead[AHEAD];
+    if (mine)
+        for_rows<AHEAD>(
+            t, channel,
+            [&](int k, int64_t at) {
+                d_ahead[k] = fetch<WIDE>(dy + at);
+                if (bounded)
+                    y_ahead[k] = fetch<WIDE>(y + at);
+            },
+            [&](int k, int64_t at) {
+                float d[WIDE], v[WIDE];
+                unpack(d_ahead[k], d);
+                if (bounded) {
+                    unpack(y_ahead[k], v);
 #pragma unroll
-            for (int i = 0; i < WIDE; i++)
-                d[i] = limited_gradient(b, v[i], d[i]);
-            store<T, WIDE>(d, dy + at);
-        }
+                    for (int i = 0; i < WIDE; i++)
+                        d[i] = limited_gradient(b, v[i], d[i]);
+                    store<T, WIDE>(d, dy + at);
+                }
 #pragma unroll
-        for (int i = 0; i < WIDE; i++)
-            sums[0][i] += d[i];
-    }
+                for (int i = 0; i < WIDE; i++)
+                    sums[0][i] += d[i];
+            });
     if (partial)
         reduce_block<WIDE, 1>(t, sums, partial);
 }

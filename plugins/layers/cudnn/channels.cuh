@@ -12,14 +12,17 @@
 
 #include "values.cuh"
 
-enum { BLOCK = 256, ACROSS_MOST = 32, BLOCKS_WANTED = 1024, STEPS_LEAST = 4 };
+enum { BLOCK = 256, ACROSS_MOST = 32, STEPS_LEAST = 4 };
+enum { BLOCKS_SUMMED = 528, BLOCKS_APART = 4224 };
 
 struct tiling {
     int64_t rows, channels, chunk_rows;
     unsigned groups, chunks, across, down;
+    bool last_first; /* begins with the last chunk */
 };
 
-static inline tiling tiling_of(int64_t rows, int64_t channels, int wide) {
+static inline tiling tiling_in(int64_t rows, int64_t channels, int wide,
+                               int64_t blocks) {
     tiling t = {};
     int64_t columns = channels / wide;
     t.rows = rows;
@@ -30,12 +33,25 @@ static inline tiling tiling_of(int64_t rows, int64_t channels, int wide) {
     t.down = BLOCK / t.across;
     t.groups = (unsigned)((columns + t.across - 1) / t.across);
     int64_t least = (int64_t)t.down * STEPS_LEAST;
-    int64_t wanted = BLOCKS_WANTED / t.groups > 0 ? BLOCKS_WANTED / t.groups : 1;
+    int64_t wanted = blocks / t.groups > 0 ? blocks / t.groups : 1;
     int64_t most = (rows + least - 1) / least;
     int64_t chunks = wanted < most ? wanted : most;
     t.chunk_rows = (rows + chunks - 1) / chunks;
     t.chunk_rows = (t.chunk_rows + t.down - 1) / t.down * t.down;
     t.chunks = (unsigned)((rows + t.chunk_rows - 1) / t.chunk_rows);
+    return t;
+}
+
+/* For sums: each chunk costs the second kernel. */
+static inline tiling tiling_of(int64_t rows, int64_t channels, int wide) {
+    return tiling_in(rows, channels, wide, BLOCKS_SUMMED);
+}
+
+/* For a pass without sums over what the pass before has just read or written: its end
+ * may be in the cache still. */
+static inline tiling tiling_backwards(int64_t rows, int64_t channels, int wide) {
+    tiling t = tiling_in(rows, channels, wide, BLOCKS_APART);
+    t.last_first = true;
     return t;
 }
 
@@ -54,13 +70,27 @@ static __device__ __forceinline__ bool own_channel(const tiling &t, int64_t *cha
     return *channel < t.channels;
 }
 
-static __device__ __forceinline__ int64_t first_row(const tiling &t) {
-    return (int64_t)blockIdx.y * t.chunk_rows + threadIdx.y;
-}
-
-static __device__ __forceinline__ int64_t end_row(const tiling &t) {
-    int64_t end = ((int64_t)blockIdx.y + 1) * t.chunk_rows;
-    return end < t.rows ? end : t.rows;
+/* Does load(i, at) and then use(i, at) for this thread's rows, where `at` is the place
+ * of the row's first channel. ROWS of them, i from 0, are loaded before the first is
+ * used, so that enough loads are in flight: behind a store a compiler must not move a
+ * load up. */
+template <int ROWS, typename LOAD, typename USE>
+static __device__ __forceinline__ void for_rows(const tiling &t, int64_t channel,
+                                                LOAD load, USE use) {
+    int64_t chunk = t.last_first ? t.chunks - 1 - blockIdx.y : blockIdx.y;
+    int64_t end = (chunk + 1) * t.chunk_rows;
+    end = end < t.rows ? end : t.rows;
+    for (int64_t row = chunk * t.chunk_rows + threadIdx.y; row < end;
+         row += ROWS * t.down) {
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            if (row + i * t.down < end)
+                load(i, (row + i * t.down) * t.channels + channel);
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            if (row + i * t.down < end)
+                use(i, (row + i * t.down) * t.channels + channel);
+    }
 }
 
 /* Adds up a block's SUMS numbers per channel and writes them to
@@ -71,25 +101,25 @@ reduce_block(const tiling &t, float (&sums)[SUMS][WIDE], float *partial) {
     __shared__ float shared[BLOCK * WIDE];
     int64_t channel;
     bool mine = own_channel<WIDE>(t, &channel);
-    int at = (threadIdx.y * t.across + threadIdx.x) * WIDE;
+    int at = threadIdx.y * t.across + threadIdx.x;
 #pragma unroll
     for (int s = 0; s < SUMS; s++) {
 #pragma unroll
         for (int i = 0; i < WIDE; i++)
-            shared[at + i] = sums[s][i];
+            shared[i * BLOCK + at] = sums[s][i];
         __syncthreads();
         for (unsigned step = t.down / 2; step; step /= 2) {
             if (threadIdx.y < step)
 #pragma unroll
                 for (int i = 0; i < WIDE; i++)
-                    shared[at + i] += shared[at + step * t.across * WIDE + i];
+                    shared[i * BLOCK + at] += shared[i * BLOCK + at + step * t.across];
             __syncthreads();
         }
         if (threadIdx.y == 0 && mine)
 #pragma unroll
             for (int i = 0; i < WIDE; i++)
                 partial[((int64_t)s * t.chunks + blockIdx.y) * t.channels + channel +
-                        i] = shared[at + i];
+                        i] = shared[i * BLOCK + at];
         __syncthreads();
     }
 }
@@ -104,14 +134,17 @@ static __device__ __forceinline__ bool
 reduce_chunks(const float *partial, int64_t chunks, int64_t channels,
               double (&sums)[SUMS], int64_t *channel) {
     __shared__ double shared[SIDE][SIDE];
+    double mine[SUMS] = {};
     *channel = (int64_t)blockIdx.x * SIDE + threadIdx.x;
+    if (*channel < channels)
+#pragma unroll 8
+        for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += SIDE)
+#pragma unroll
+            for (int s = 0; s < SUMS; s++)
+                mine[s] += (double)partial[(s * chunks + chunk) * channels + *channel];
 #pragma unroll
     for (int s = 0; s < SUMS; s++) {
-        double sum = 0;
-        if (*channel < channels)
-            for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += SIDE)
-                sum += (double)partial[(s * chunks + chunk) * channels + *channel];
-        shared[threadIdx.y][threadIdx.x] = sum;
+        shared[threadIdx.y][threadIdx.x] = mine[s];
         __syncthreads();
         for (unsigned step = SIDE / 2; step; step /= 2) {
             if (threadIdx.y < step)
@@ -144,10 +177,13 @@ template <typename T> static inline int wide_for(int64_t channels) {
     return channels % widest<T>::N ? 1 : widest<T>::N;
 }
 
+template <typename JOB> static inline int width_for(const JOB *job) {
+    return job->dtype == DLC_F32 ? wide_for<float>(job->channels)
+                                 : wide_for<__half>(job->channels);
+}
+
 template <typename JOB> static inline tiling tiling_for(const JOB *job) {
-    return tiling_of(job->rows, job->channels,
-                     job->dtype == DLC_F32 ? wide_for<float>(job->channels)
-                                           : wide_for<__half>(job->channels));
+    return tiling_of(job->rows, job->channels, width_for(job));
 }
 
 /* Calls call<type, width>(job, ...). */

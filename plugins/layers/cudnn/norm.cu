@@ -11,6 +11,8 @@
 
 namespace {
 
+enum { AHEAD = 4 }; /* rows of a thread in flight */
+
 /* The numbers that normalize a channel. */
 template <int WIDE> struct values {
     float mean[WIDE], inverse[WIDE], factor[WIDE], add[WIDE];
@@ -19,21 +21,42 @@ template <int WIDE> struct values {
 template <int WIDE>
 __device__ __forceinline__ void values_of(const norm_job &job, int64_t channel,
                                           values<WIDE> &v) {
+    float scale[WIDE];
+    load(channel + (job.inverse ? job.mean : job.running_mean), v.mean);
+    load(channel + (job.inverse ? job.inverse : job.running_variance), v.inverse);
+    if (job.scale)
+        load(job.scale + channel, scale);
+    if (job.bias)
+        load(job.bias + channel, v.add);
 #pragma unroll
     for (int i = 0; i < WIDE; i++) {
-        int64_t c = channel + i;
-        v.mean[i] = job.inverse ? job.mean[c] : job.running_mean[c];
-        v.inverse[i] = job.inverse
-                           ? job.inverse[c]
-                           : 1.0f / sqrtf(job.running_variance[c] + job.epsilon);
-        v.factor[i] = job.scale ? v.inverse[i] * job.scale[c] : v.inverse[i];
-        v.add[i] = job.bias ? job.bias[c] : 0;
+        if (!job.inverse)
+            v.inverse[i] = 1.0f / sqrtf(v.inverse[i] + job.epsilon);
+        v.factor[i] = job.scale ? v.inverse[i] * scale[i] : v.inverse[i];
+        v.add[i] = job.bias ? v.add[i] : 0;
     }
 }
 
 template <int WIDE>
 __device__ __forceinline__ float normalised(const values<WIDE> &v, int i, float x) {
     return fmaf(x - v.mean[i], v.factor[i], v.add[i]);
+}
+
+/* A bit for each value: does the activation leave it as it is? Where it does not, all
+ * gradients are scaled alike: one of low and slope is zero (bounds.h), and leaky relus
+ * have no upper bound. */
+template <int WIDE>
+__device__ __forceinline__ uint8_t mask_of(const limits &b, const float (&v)[WIDE]) {
+    unsigned mask = 0;
+#pragma unroll
+    for (int i = 0; i < WIDE; i++)
+        mask |= (v[i] <= b.low || v[i] >= b.high ? 0u : 1u) << i;
+    return (uint8_t)mask;
+}
+
+/* The gradient where it does not. */
+__device__ __forceinline__ float scaled_gradient(const limits &b, float diff) {
+    return b.slope != 0 ? b.slope * diff : 0;
 }
 
 __device__ __forceinline__ limits limits_of(const norm_job &job) {
@@ -49,18 +72,21 @@ __global__ void sum(tiling t, const T *__restrict__ x, float *partial) {
     bool mine = own_channel<WIDE>(t, &channel);
     float sums[2][WIDE] = {};
     float pivot[WIDE] = {};
-    if (mine)
-        load<T, WIDE>(x + channel, pivot);
-#pragma unroll 4
-    for (int64_t row = first_row(t); mine && row < end_row(t); row += t.down) {
-        float v[WIDE];
-        load<T, WIDE>(x + row * t.channels + channel, v);
+    pack<T, WIDE> ahead[AHEAD];
+    if (mine) {
+        load(x + channel, pivot);
+        for_rows<AHEAD>(
+            t, channel, [&](int k, int64_t at) { ahead[k] = fetch<WIDE>(x + at); },
+            [&](int k, int64_t) {
+                float v[WIDE];
+                unpack(ahead[k], v);
 #pragma unroll
-        for (int i = 0; i < WIDE; i++) {
-            float d = v[i] - pivot[i];
-            sums[0][i] += d;
-            sums[1][i] = fmaf(d, d, sums[1][i]);
-        }
+                for (int i = 0; i < WIDE; i++) {
+                    float d = v[i] - pivot[i];
+                    sums[0][i] += d;
+                    sums[1][i] = fmaf(d, d, sums[1][i]);
+                }
+            });
     }
     reduce_block<WIDE, 2>(t, sums, partial);
 }
@@ -131,7 +157,8 @@ __global__ void clear_block(norm_job job, int kinds) {
         own[kind * job.channels + c] = 0;
 }
 
-template <typename T, int WIDE> __global__ void apply(tiling t, norm_job job) {
+template <typename T, int WIDE, bool SUM>
+__global__ void __launch_bounds__(BLOCK) apply(tiling t, norm_job job) {
     int64_t channel;
     if (!own_channel<WIDE>(t, &channel))
         return;
@@ -139,43 +166,37 @@ template <typename T, int WIDE> __global__ void apply(tiling t, norm_job job) {
     values_of<WIDE>(job, channel, of);
     const limits b = limits_of(job);
     const T *x = (const T *)job.x, *other = (const T *)job.other;
-#pragma unroll 4
-    for (int64_t row = first_row(t); row < end_row(t); row += t.down) {
-        int64_t at = row * t.channels + channel;
-        float v[WIDE], more[WIDE] = {};
-        load<T, WIDE>(x + at, v);
-        if (other)
-            load<T, WIDE>(other + at, more);
+    pack<T, WIDE> x_ahead[AHEAD], other_ahead[AHEAD];
+    for_rows<AHEAD>(
+        t, channel,
+        [&](int k, int64_t at) {
+            x_ahead[k] = fetch<WIDE>(x + at);
+            if (SUM)
+                other_ahead[k] = fetch<WIDE>(other + at);
+        },
+        [&](int k, int64_t at) {
+            float v[WIDE], more[WIDE] = {};
+            unpack(x_ahead[k], v);
+            if (SUM)
+                unpack(other_ahead[k], more);
 #pragma unroll
-        for (int i = 0; i < WIDE; i++) {
-            v[i] = normalised(of, i, v[i]) + more[i];
-            v[i] = job.bounded ? limited(b, v[i]) : v[i];
-        }
-        store<T, WIDE>(v, (T *)job.y + at);
-    }
+            for (int i = 0; i < WIDE; i++)
+                v[i] = normalised(of, i, v[i]) + more[i];
+            if (job.mask)
+                job.mask[at / WIDE] = mask_of(b, v);
+#pragma unroll
+            for (int i = 0; i < WIDE; i++)
+                v[i] = job.bounded ? limited(b, v[i]) : v[i];
+            store<T, WIDE>(v, (T *)job.y + at);
+        });
 }
 
-/* The gradient before the activation. */
-template <typename T, int WIDE>
-__device__ __forceinline__ void gradient(const norm_job &job, const limits &b,
-                                         const values<WIDE> &of, int64_t at,
-                                         const float (&x)[WIDE], float (&d)[WIDE]) {
-    float v[WIDE];
-    load<T, WIDE>((const T *)job.dy + at, d);
-    if (!job.bounded)
-        return;
-    if (job.other_diff)
-        load<T, WIDE>((const T *)job.y + at, v);
-#pragma unroll
-    for (int i = 0; i < WIDE; i++)
-        d[i] = limited_gradient(b, job.other_diff ? v[i] : normalised(of, i, x[i]),
-                                d[i]);
-}
-
-/* Sums of the gradient d and of d (x - mean). The gradient of the other input of a
- * fused sum is d. */
-template <typename T, int WIDE>
-__global__ void sum_backward(tiling t, norm_job job, float *partial) {
+/* Sums of the gradient d before the activation, and of d (x - mean). With a fused sum
+ * (SUM) the mask tells where the activation was bounded, and d is the gradient of the
+ * sum's other input, too. */
+template <typename T, int WIDE, bool SUM>
+__global__ void __launch_bounds__(BLOCK)
+    sum_backward(tiling t, norm_job job, float *partial) {
     int64_t channel;
     bool mine = own_channel<WIDE>(t, &channel);
     float sums[2][WIDE] = {};
@@ -183,22 +204,35 @@ __global__ void sum_backward(tiling t, norm_job job, float *partial) {
     if (mine)
         values_of<WIDE>(job, channel, of);
     const limits b = limits_of(job);
-    T *other_diff = (T *)job.other_diff;
-    bool gives = other_diff && (job.bounded || job.other_diff != job.dy);
-#pragma unroll 2
-    for (int64_t row = first_row(t); mine && row < end_row(t); row += t.down) {
-        int64_t at = row * t.channels + channel;
-        float x[WIDE], d[WIDE];
-        load<T, WIDE>((const T *)job.x + at, x);
-        gradient<T, WIDE>(job, b, of, at, x, d);
-        if (gives)
-            store<T, WIDE>(d, other_diff + at);
+    const T *x = (const T *)job.x, *dy = (const T *)job.dy;
+    const bool gives = SUM && (job.bounded || job.other_diff != job.dy);
+    pack<T, WIDE> x_ahead[AHEAD], d_ahead[AHEAD];
+    unsigned mask[AHEAD];
+    if (mine)
+        for_rows<AHEAD>(
+            t, channel,
+            [&](int k, int64_t at) {
+                x_ahead[k] = fetch<WIDE>(x + at);
+                d_ahead[k] = fetch<WIDE>(dy + at);
+                if (SUM && job.bounded)
+                    mask[k] = job.mask[at / WIDE];
+            },
+            [&](int k, int64_t at) {
+                float v[WIDE], d[WIDE];
+                unpack(x_ahead[k], v);
+                unpack(d_ahead[k], d);
 #pragma unroll
-        for (int i = 0; i < WIDE; i++) {
-            sums[0][i] += d[i];
-            sums[1][i] = fmaf(d[i], x[i] - of.mean[i], sums[1][i]);
-        }
-    }
+                for (int i = 0; i < WIDE; i++) {
+                    if (SUM && job.bounded)
+                        d[i] = mask[k] >> i & 1 ? d[i] : scaled_gradient(b, d[i]);
+                    else if (job.bounded)
+                        d[i] = limited_gradient(b, normalised(of, i, v[i]), d[i]);
+                    sums[0][i] += d[i];
+                    sums[1][i] = fmaf(d[i], v[i] - of.mean[i], sums[1][i]);
+                }
+                if (gives)
+                    store<T, WIDE>(d, (T *)job.other_diff + at);
+            });
     reduce_block<WIDE, 2>(t, sums, partial);
 }
 
@@ -251,37 +285,43 @@ __global__ void merge_backward(norm_job job, float *slopes) {
     store_slopes(job, c, *job.samples, job.blocks[c], job.blocks[n + c], slopes);
 }
 
-/* With a fused sum the gradient before the activation is in other_diff. */
-template <typename T, int WIDE>
-__global__ void apply_backward(tiling t, norm_job job, const float *slopes) {
+/* With a fused sum (SUM) the gradient before the activation is in other_diff. */
+template <typename T, int WIDE, bool SUM>
+__global__ void __launch_bounds__(BLOCK)
+    apply_backward(tiling t, norm_job job, const float *slopes) {
     int64_t channel;
     if (!own_channel<WIDE>(t, &channel))
         return;
     values<WIDE> of;
     values_of<WIDE>(job, channel, of);
     float shift[WIDE], slope[WIDE];
-#pragma unroll
-    for (int i = 0; i < WIDE; i++) {
-        shift[i] = slopes[channel + i];
-        slope[i] = slopes[t.channels + channel + i];
-    }
+    load(slopes + channel, shift);
+    load(slopes + t.channels + channel, slope);
     const limits b = limits_of(job);
-#pragma unroll 2
-    for (int64_t row = first_row(t); row < end_row(t); row += t.down) {
-        int64_t at = row * t.channels + channel;
-        float x[WIDE], d[WIDE];
-        load<T, WIDE>((const T *)job.x + at, x);
-        if (job.other_diff)
-            load<T, WIDE>((const T *)job.other_diff + at, d);
-        else
-            gradient<T, WIDE>(job, b, of, at, x, d);
+    const T *x = (const T *)job.x, *from = (const T *)(SUM ? job.other_diff : job.dy);
+    pack<T, WIDE> x_ahead[AHEAD], d_ahead[AHEAD];
+    for_rows<AHEAD>(
+        t, channel,
+        [&](int k, int64_t at) {
+            x_ahead[k] = fetch<WIDE>(x + at);
+            d_ahead[k] = fetch<WIDE>(from + at);
+        },
+        [&](int k, int64_t at) {
+            float v[WIDE], d[WIDE];
+            unpack(x_ahead[k], v);
+            unpack(d_ahead[k], d);
 #pragma unroll
-        for (int i = 0; i < WIDE; i++)
-            d[i] = of.factor[i] * (d[i] - shift[i] - (x[i] - of.mean[i]) * slope[i]);
-        store<T, WIDE>(d, (T *)job.dx + at);
-    }
+            for (int i = 0; i < WIDE; i++) {
+                if (!SUM && job.bounded)
+                    d[i] = limited_gradient(b, normalised(of, i, v[i]), d[i]);
+                d[i] = of.factor[i] *
+                       (d[i] - shift[i] - (v[i] - of.mean[i]) * slope[i]);
+            }
+            store<T, WIDE>(d, (T *)job.dx + at);
+        });
 }
 
+/* In each pair of passes the second goes backwards. */
 template <typename T, int WIDE>
 void statistics(const norm_job *job, float *partial, cudaStream_t stream) {
     const tiling t = tiling_of(job->rows, job->channels, WIDE);
@@ -294,8 +334,8 @@ void statistics(const norm_job *job, float *partial, cudaStream_t stream) {
 }
 
 template <typename T, int WIDE> void forward(const norm_job *job, cudaStream_t stream) {
-    const tiling t = tiling_of(job->rows, job->channels, WIDE);
-    const auto kernel = apply<T, WIDE>;
+    const tiling t = tiling_backwards(job->rows, job->channels, WIDE);
+    const auto kernel = job->other ? apply<T, WIDE, true> : apply<T, WIDE, false>;
     LAUNCH(kernel, tiling_grid(t), tiling_block(t), stream, t, *job);
 }
 
@@ -304,16 +344,24 @@ float *slopes_in(const tiling &t, float *partial) {
 }
 
 template <typename T, int WIDE>
+void backward_last(const norm_job *job, float *slopes, cudaStream_t stream) {
+    const tiling t = tiling_backwards(job->rows, job->channels, WIDE);
+    const auto kernel = job->other_diff ? apply_backward<T, WIDE, true>
+                                        : apply_backward<T, WIDE, false>;
+    LAUNCH(kernel, tiling_grid(t), tiling_block(t), stream, t, *job, slopes);
+}
+
+template <typename T, int WIDE>
 void backward(const norm_job *job, float *partial, cudaStream_t stream) {
     const tiling t = tiling_of(job->rows, job->channels, WIDE);
     float *slopes = slopes_in(t, partial);
-    const auto first = sum_backward<T, WIDE>;
-    const auto last = apply_backward<T, WIDE>;
-    LAUNCH(first, tiling_grid(t), tiling_block(t), stream, t, *job, partial);
+    const auto kernel = job->other_diff ? sum_backward<T, WIDE, true>
+                                        : sum_backward<T, WIDE, false>;
+    LAUNCH(kernel, tiling_grid(t), tiling_block(t), stream, t, *job, partial);
     LAUNCH(finish_backward, reduction_blocks(t.channels), reduction_block(), stream,
            *job, t.chunks, partial, slopes);
     if (job->dx && !job->blocks)
-        LAUNCH(last, tiling_grid(t), tiling_block(t), stream, t, *job, slopes);
+        backward_last<T, WIDE>(job, slopes, stream);
 }
 
 dim3 channel_blocks(const norm_job *job) {
@@ -322,11 +370,9 @@ dim3 channel_blocks(const norm_job *job) {
 
 template <typename T, int WIDE>
 void backward_rest(const norm_job *job, float *partial, cudaStream_t stream) {
-    const tiling t = tiling_of(job->rows, job->channels, WIDE);
-    float *slopes = slopes_in(t, partial);
-    const auto last = apply_backward<T, WIDE>;
+    float *slopes = slopes_in(tiling_of(job->rows, job->channels, WIDE), partial);
     LAUNCH(merge_backward, channel_blocks(job), dim3(BLOCK), stream, *job, slopes);
-    LAUNCH(last, tiling_grid(t), tiling_block(t), stream, t, *job, slopes);
+    backward_last<T, WIDE>(job, slopes, stream);
 }
 
 } // namespace
@@ -338,6 +384,10 @@ size_t norm_scratch(const norm_job *job) {
 
 size_t norm_block_bytes(const norm_job *job, int ranks) {
     return (size_t)ranks * MOMENT_KINDS * (size_t)job->channels * sizeof(double);
+}
+
+size_t norm_mask_bytes(const norm_job *job) {
+    return (size_t)(job->rows * job->channels / width_for(job));
 }
 
 cudaError_t norm_merge_statistics(const norm_job *job, cudaStream_t stream) {

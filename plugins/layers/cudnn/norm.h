@@ -33,6 +33,10 @@ typedef struct norm_job {
     const float *sums, *squares;
     float *running_mean, *running_variance;
 
+    /* A byte for each pack of values that a thread handles, with a bit for each: 1
+     * where the activation passes them on. Forward writes it unless it is NULL. */
+    uint8_t *mask;
+
     void *dy, *dx;    /* dx may be NULL */
     void *other_diff; /* gradient of `other`; may be dy; NULL: nothing was added */
     float *diff_scale, *diff_bias; /* NULL: not trained */
@@ -49,6 +53,7 @@ typedef struct norm_job {
  * blocks of `ranks` ranks. */
 size_t norm_scratch(const norm_job *job);
 size_t norm_block_bytes(const norm_job *job, int ranks);
+size_t norm_mask_bytes(const norm_job *job);
 /* Computes mean and inverse of x and updates the running averages. If sums are given, x
  * is not read, and the variance is the difference of two float32 numbers, of which the
  * larger is 1 + mean^2 / variance times the result. Its relative error is about that
@@ -62,8 +67,9 @@ cudaError_t norm_merge_statistics(const norm_job *job, cudaStream_t stream);
 cudaError_t norm_clear_block(const norm_job *job, int kinds, cudaStream_t stream);
 /* y = bounds((x - mean) * inverse * scale + bias + other) */
 cudaError_t norm_apply(const norm_job *job, cudaStream_t stream);
-/* Computes the gradients whose pointers are set. With `other` and an activation, y
- * tells where the activation was bounded; otherwise that is recomputed from x. */
+/* Computes the gradients whose pointers are set. With `other_diff` and an activation,
+ * the mask tells where the activation was bounded; otherwise that is recomputed from x.
+ */
 cudaError_t norm_backward(const norm_job *job, void *scratch, cudaStream_t stream);
 /* With several ranks norm_backward computes all but dx, and this rank's block of sums;
  * once all blocks are there, this computes dx. */

@@ -31,12 +31,21 @@ template <> __device__ __forceinline__ __half from_float(float v) {
 /* N adjacent numbers, loaded and stored by one access. */
 template <typename T, int N> struct alignas(sizeof(T) * N) pack { T at[N]; };
 
+template <int N, typename T>
+static __device__ __forceinline__ pack<T, N> fetch(const T *from) {
+    return *reinterpret_cast<const pack<T, N> *>(from);
+}
+
 template <typename T, int N>
-static __device__ __forceinline__ void load(const T *from, float (&to)[N]) {
-    const pack<T, N> p = *reinterpret_cast<const pack<T, N> *>(from);
+static __device__ __forceinline__ void unpack(const pack<T, N> &from, float (&to)[N]) {
 #pragma unroll
     for (int i = 0; i < N; i++)
-        to[i] = to_float(p.at[i]);
+        to[i] = to_float(from.at[i]);
+}
+
+template <typename T, int N>
+static __device__ __forceinline__ void load(const T *from, float (&to)[N]) {
+    unpack(fetch<N>(from), to);
 }
 
 template <typename T, int N>
