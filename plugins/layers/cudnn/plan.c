@@ -220,9 +220,10 @@ static int is_timed(const context *net) {
     return net->autotune && !net->described;
 }
 
-/* The search for the fastest of the first acceptable engines, or for the first. */
+/* The search for the fastest of the acceptable engines, or for the first. */
 typedef struct choice {
     cudnn_plan *best;
+    autotune timer;
     float least; /* milliseconds */
     int tried, most;
 } choice;
@@ -234,7 +235,7 @@ static void consider(graph *g, const plan_bounds *limit,
     if (!try_one(g, limit, config, &p))
         return;
     c->tried++;
-    if (c->most > 1 && autotune_time(g, &p, &took) != DLC_OK)
+    if (c->most > 1 && autotune_time(&c->timer, g, &p, c->least, &took) != DLC_OK)
         took = INFINITY;
     int better = !c->best->plan || took < c->least;
     if (better)
@@ -248,8 +249,7 @@ static void consider(graph *g, const plan_bounds *limit,
 static dlc_status choose(graph *g, const plan_bounds *limit, cudnn_plan *p) {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A,
                                                    CUDNN_HEUR_MODE_FALLBACK};
-    enum { TIMED = 8 };
-    choice c = {.best = p, .most = is_timed(g->net) ? TIMED : 1};
+    choice c = {.best = p, .least = INFINITY, .most = is_timed(g->net) ? PROPOSALS : 1};
     int seen = 0;
     for (size_t m = 0; m < sizeof modes / sizeof *modes && !c.tried; m++) {
         proposals list = {0};
@@ -260,6 +260,7 @@ static dlc_status choose(graph *g, const plan_bounds *limit, cudnn_plan *p) {
         seen += list.count;
         proposals_clear(&list);
     }
+    autotune_close(&c.timer);
     if (c.tried)
         return DLC_OK;
     return host->fail(DLC_ERR_UNSUPPORTED,
