@@ -49,9 +49,14 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
 
 /* ---- Plans ------------------------------------------------------------------- */
 
-/* 16-bit engines read eight channels at once: images of few channels (colours) are
- * padded by the reorder, so that not every pass has to do it. */
-enum { COLOURS = 4, AT_ONCE = 8 };
+/* Engines of the tensor cores read four channels or more at once: images of fewer
+ * (colours) are padded by the reorder, so that not every pass has to do it. */
+enum { COLOURS = 4 };
+
+/* Are factors rounded to fewer bits than float32's? */
+static int is_rounded(const context *net) {
+    return net->precision != DLC_F32 || net->math & DLC_MATH_TF32;
+}
 
 static int64_t padded_channels(const convolution *conv,
                                const dlc_layer_memory *memory) {
@@ -59,9 +64,9 @@ static int64_t padded_channels(const convolution *conv,
     int64_t channels = memory->in[0].shape.dims[1];
     if (train_layer && train_layer->padded)
         return conv->filters.group == 1 ? train_layer->padded : channels;
-    int may = conv->w.head.net->precision != DLC_F32 && conv->filters.group == 1 &&
+    int may = is_rounded(conv->w.head.net) && conv->filters.group == 1 &&
               !memory->in[0].layout && !(memory->wants_gradient & 1);
-    return may && channels <= COLOURS ? AT_ONCE : channels;
+    return may && channels < COLOURS ? COLOURS : channels;
 }
 
 /* Limits for the engines; the scratch memory has room to reorder both tensors. */

@@ -9,7 +9,7 @@
 
 namespace {
 
-enum { THREADS = 256, TILE = 32, ROWS = 8, FEW = 8, MOST_BLOCKS = 65535 };
+enum { THREADS = 256, TILE = 32, ROWS = 8, FEW = 4, MOST_BLOCKS = 65535 };
 
 unsigned blocks_for(int64_t items, int64_t each) {
     int64_t blocks = (items + each - 1) / each;
@@ -55,19 +55,24 @@ __global__ void repad(const A *__restrict__ from, B *__restrict__ to, shape s) {
     }
 }
 
-/* Channels x points -> points x channels for few channels: one thread per point. */
-template <typename A, typename B>
+/* Channels x points -> points x channels for few channels: one thread per point, which
+ * stores its channels at once. The second dimension of the grid goes over images. */
+template <typename A, typename B, int TO>
 __global__ void colours_last(const A *__restrict__ from, B *__restrict__ to, shape s) {
-    int64_t count = s.images * s.points;
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
-         i += step) {
-        int64_t image = i / s.points, point = i % s.points;
+    int64_t point = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (int64_t image = blockIdx.y; image < s.images && point < s.points;
+         image += gridDim.y) {
         const A *at = from + image * s.channels * s.points + point;
-        for (int64_t c = 0; c < s.to_channels; c++) {
-            float v = c < s.channels ? to_float(at[c * s.points]) : 0;
-            to[i * s.to_channels + c] = from_float<B>(v);
-        }
+        float v[TO];
+#pragma unroll
+        for (int c = 0; c < TO; c++)
+            v[c] = c < s.channels ? to_float(at[c * s.points]) : 0;
+        B *pixel = to + (image * s.points + point) * TO;
+        if constexpr (TO == 3)
+            for (int c = 0; c < TO; c++)
+                pixel[c] = from_float<B>(v[c]);
+        else
+            store<B, TO>(v, pixel);
     }
 }
 
@@ -104,6 +109,17 @@ __global__ void transpose(const A *__restrict__ from, B *__restrict__ to,
 }
 
 template <typename A, typename B>
+void launch_colours(const A *from, B *to, const shape &s, cudaStream_t stream) {
+    typedef void kernel_of(const A *, B *, shape);
+    static kernel_of *const kernels[] = {colours_last<A, B, 1>, colours_last<A, B, 2>,
+                                         colours_last<A, B, 3>, colours_last<A, B, 4>};
+    kernel_of *const kernel = kernels[s.to_channels - 1];
+    const dim3 blocks((unsigned)((s.points + THREADS - 1) / THREADS),
+                      blocks_for(s.images, 1));
+    LAUNCH(kernel, blocks, THREADS, stream, from, to, s);
+}
+
+template <typename A, typename B>
 void launch(const reorder_job *job, const void *src, void *dst, cudaStream_t stream) {
     const A *from = (const A *)src;
     B *to = (B *)dst;
@@ -124,9 +140,7 @@ void launch(const reorder_job *job, const void *src, void *dst, cudaStream_t str
         const auto kernel = repad<A, B>;
         LAUNCH(kernel, blocks_for(count, THREADS), THREADS, stream, from, to, s);
     } else if (job->to.last && s.to_channels <= FEW) {
-        const auto kernel = colours_last<A, B>;
-        LAUNCH(kernel, blocks_for(s.images * s.points, THREADS), THREADS, stream, from,
-               to, s);
+        launch_colours(from, to, s, stream);
     } else if (job->to.last) { /* channels x points -> points x channels */
         const auto kernel = transpose<A, B>;
         LAUNCH(kernel, blocks_for(count, TILE * TILE), threads, stream, from, to,

@@ -47,7 +47,6 @@ BODY int64_t pooling_items(const pooling_args *p, int backward) {
  * by. */
 typedef struct pooling_part {
     int32_t begin[2], end[2]; /* inside */
-    int32_t origin[2];        /* of the window */
     float share;
 } pooling_part;
 
@@ -57,7 +56,6 @@ BODY pooling_part pooling_part_of(const pooling_args *p, int32_t y, int32_t x) {
     for (int i = 0; i < 2; i++) {
         int32_t begin = (i ? x : y) * p->stride[i] - p->pad[i];
         int32_t end = (int32_t)min_i64(begin + p->kernel[i], p->in[i] + p->pad[i]);
-        part.origin[i] = begin;
         part.begin[i] = (int32_t)max_i64(begin, 0);
         part.end[i] = (int32_t)min_i64(end, p->in[i]);
         area *= (float)(p->inside ? part.end[i] - part.begin[i] : end - begin);
@@ -116,10 +114,11 @@ BODY void store_places(const pooling_args *p, int width, int64_t at, const place
     copy_aligned((size_t)width, (uint8_t *)p->place + at, r.byte);
 }
 
-/* Position (y, x) of a window as one number. */
-BODY uint32_t pooling_place(const pooling_args *p, const pooling_part *part, int32_t y,
-                            int32_t x) {
-    return (uint32_t)((y - part->origin[0]) * p->kernel[1] + (x - part->origin[1]));
+/* Position (y, x) of the window of output (row, column), as one number. */
+BODY uint32_t pooling_place(const pooling_args *p, int32_t row, int32_t column,
+                            int32_t y, int32_t x) {
+    return (uint32_t)((y + p->pad[0] - row * p->stride[0]) * p->kernel[1] + x +
+                      p->pad[1] - column * p->stride[1]);
 }
 
 /* Takes the first of the largest; NaN counts as larger than any number, so that it is
@@ -128,20 +127,23 @@ BODY void pooling_max(const pooling_args *p, dlc_dtype type, int width, pooling_
                       const pooling_part *part) {
     pack best;
     places where;
+    uint32_t first = pooling_place(p, at.y, at.x, part->begin[0], part->begin[1]);
     for (int k = 0; k < width; k++) {
         best.v[k] = -INFINITY;
-        where.v[k] = pooling_place(p, part, part->begin[0], part->begin[1]);
+        where.v[k] = first;
     }
-    for (int32_t y = part->begin[0]; y < part->end[0]; y++)
-        for (int32_t x = part->begin[1]; x < part->end[1]; x++) {
-            pack in = load(type, width, p->from, pooling_index(p, p->in, at, y, x));
-            uint32_t here = pooling_place(p, part, y, x);
+    for (int32_t y = part->begin[0]; y < part->end[0]; y++) {
+        int64_t from = pooling_index(p, p->in, at, y, part->begin[1]);
+        for (int32_t x = part->begin[1]; x < part->end[1]; x++, from += p->channels) {
+            pack in = load(type, width, p->from, from);
+            uint32_t here = pooling_place(p, at.y, at.x, y, x);
             for (int k = 0; k < width; k++)
                 if (in.v[k] > best.v[k] || in.v[k] != in.v[k]) {
                     best.v[k] = in.v[k];
                     where.v[k] = here;
                 }
         }
+    }
     int64_t to = pooling_index(p, p->out, at, at.y, at.x);
     store(type, width, p->to, to, best);
     if (p->place)
@@ -182,19 +184,19 @@ BODY int32_t pooling_covering(const pooling_args *p, int i, int32_t at,
     return (int32_t)min_i64(fast_divide((uint32_t)shifted, p->step[i]), p->out[i] - 1);
 }
 
-/* Adds one window's contribution to the gradient at (at.y, at.x). */
+/* Adds the contribution of the window of output (y, x), which is element `from`, to the
+ * gradient at (at.y, at.x). */
 BODY void pooling_gather(const pooling_args *p, dlc_dtype type, int width,
-                         pooling_at at, int32_t y, int32_t x, pack *sum) {
-    const pooling_part part = pooling_part_of(p, y, x);
-    int64_t from = pooling_index(p, p->out, at, y, x);
+                         pooling_at at, int32_t y, int32_t x, int64_t from, pack *sum) {
     pack diff = load(type, width, p->from, from);
     if (p->average) {
+        const pooling_part part = pooling_part_of(p, y, x);
         for (int k = 0; k < width; k++)
             sum->v[k] += diff.v[k] * part.share;
         return;
     }
     places where = load_places(p, width, from);
-    uint32_t here = pooling_place(p, &part, at.y, at.x);
+    uint32_t here = pooling_place(p, y, x, at.y, at.x);
     for (int k = 0; k < width; k++)
         sum->v[k] += where.v[k] == here ? diff.v[k] : 0;
 }
@@ -208,9 +210,11 @@ BODY void pooling_backward_at(const pooling_args *p, dlc_dtype type, int width,
     pack sum;
     for (int k = 0; k < width; k++)
         sum.v[k] = 0;
-    for (int32_t y = top; y <= bottom; y++)
-        for (int32_t x = left; x <= right; x++)
-            pooling_gather(p, type, width, at, y, x, &sum);
+    for (int32_t y = top; y <= bottom; y++) {
+        int64_t from = pooling_index(p, p->out, at, y, left);
+        for (int32_t x = left; x <= right; x++, from += p->channels)
+            pooling_gather(p, type, width, at, y, x, from, &sum);
+    }
     store(type, width, p->to, pooling_index(p, p->in, at, at.y, at.x), sum);
 }
 
