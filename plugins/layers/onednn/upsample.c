@@ -1,16 +1,17 @@
 /* upsample: images enlarged by a whole factor, channel by channel; as PyTorch's
  * Upsample with align_corners = False. oneDNN enlarges quickly, but its backward pass
  * takes a hundred times as long as forward, so that for float32 is in this file. */
-#include "by_channel.h"
+#include "../shared/upsample.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "by_channel.h"
+
 typedef struct upsample {
     dlc_layer head;
-    int64_t factor;
-    dnnl_alg_kind_t kind;
+    upsample_settings how;
     op forward, backward;
 
     /* Memory is [outer][rows][columns][inner], rows and columns of the input. Inner 0:
@@ -19,17 +20,10 @@ typedef struct upsample {
 } upsample;
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    dlc_layer *layer = NULL;
-    dlc_status status = layer_alloc(args, sizeof(upsample), &layer);
-    if (status != DLC_OK)
-        return status;
-    upsample *up = (upsample *)layer;
-    up->factor = host->get_int(args->settings, "factor");
-    up->kind = option_is(args->settings, "method", "bilinear")
-                   ? dnnl_resampling_linear
-                   : dnnl_resampling_nearest;
-    *out = layer;
-    return DLC_OK;
+    dlc_status status = layer_alloc(args, sizeof(upsample), out);
+    if (status == DLC_OK)
+        ((upsample *)*out)->how = upsample_read(args->settings);
+    return status;
 }
 
 static void destroy(dlc_layer *layer) {
@@ -41,25 +35,24 @@ static void destroy(dlc_layer *layer) {
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    dlc_status status = infer_one(layer, shapes, 4, 4);
-    for (int i = 2; status == DLC_OK && i < 4; i++)
-        shapes->out[0].shape.dims[i] = times(shapes->in[0].shape.dims[i],
-                                             ((upsample *)layer)->factor);
-    return status;
+    return upsample_infer(layer, &((upsample *)layer)->how, shapes);
+}
+
+static dnnl_alg_kind_t algorithm(const dlc_layer *layer) {
+    return ((const upsample *)layer)->how.bilinear ? dnnl_resampling_linear
+                                                   : dnnl_resampling_nearest;
 }
 
 static dnnl_status_t forward_pd(const dlc_layer *layer, const pd_env *env,
                                 dnnl_prop_kind_t prop, md_t src, md_t dst,
                                 dnnl_primitive_desc_t *pd) {
-    return pd_resample_forward(env, prop, ((const upsample *)layer)->kind, src, dst,
-                               pd);
+    return pd_resample_forward(env, prop, algorithm(layer), src, dst, pd);
 }
 
 static dnnl_status_t backward_pd(const dlc_layer *layer, const pd_env *env,
                                  md_t diff_src, md_t diff_dst,
                                  dnnl_primitive_desc_t *pd) {
-    return pd_resample_backward(env, ((const upsample *)layer)->kind, diff_src,
-                                diff_dst, pd);
+    return pd_resample_backward(env, algorithm(layer), diff_src, diff_dst, pd);
 }
 
 static const by_channel_kind kind = {forward_pd, backward_pd};
@@ -108,10 +101,11 @@ typedef struct taps {
 } taps;
 
 static taps taps_of(const upsample *up, int64_t at, int64_t size) {
-    double place = ((double)at + 0.5) / (double)up->factor - 0.5, left = floor(place);
+    double place = ((double)at + 0.5) / (double)up->how.factor - 0.5,
+           left = floor(place);
     int64_t first = (int64_t)left;
-    if (up->kind == dnnl_resampling_nearest)
-        return (taps){at / up->factor, at / up->factor, 0};
+    if (!up->how.bilinear)
+        return (taps){at / up->how.factor, at / up->how.factor, 0};
     if (first < 0 || first + 1 == size) /* the edge */
         return (taps){first < 0 ? 0 : first, first < 0 ? 0 : first, 0};
     return (taps){first, first + 1, (float)(place - left)};
@@ -125,7 +119,7 @@ static void add_scaled(const float *from, float factor, int64_t count, float *to
 /* Adds a row of the larger image's gradient up to a row of the smaller one's. */
 static void shrink_row(const upsample *up, const float *diff, float *row) {
     memset(row, 0, (size_t)(up->columns * up->inner) * sizeof *row);
-    for (int64_t x = 0; x < up->columns * up->factor; x++, diff += up->inner) {
+    for (int64_t x = 0; x < up->columns * up->how.factor; x++, diff += up->inner) {
         taps t = taps_of(up, x, up->columns);
         add_scaled(diff, 1 - t.share, up->inner, row + t.first * up->inner);
         if (t.share > 0)
@@ -136,9 +130,9 @@ static void shrink_row(const upsample *up, const float *diff, float *row) {
 static void shrink(const upsample *up, const float *diff, float *row, float *to) {
     int64_t width = up->columns * up->inner;
     memset(to, 0, (size_t)(up->rows * width) * sizeof *to);
-    for (int64_t y = 0; y < up->rows * up->factor; y++) {
+    for (int64_t y = 0; y < up->rows * up->how.factor; y++) {
         taps t = taps_of(up, y, up->rows);
-        shrink_row(up, diff + y * width * up->factor, row);
+        shrink_row(up, diff + y * width * up->how.factor, row);
         add_scaled(row, 1 - t.share, width, to + t.first * width);
         if (t.share > 0)
             add_scaled(row, t.share, width, to + t.second * width);
@@ -151,7 +145,7 @@ static void run_backward(const upsample *up, const dlc_layer_run *run) {
     float *rows = run->scratch, *to = run->in_diff[0];
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < up->outer; i++)
-        shrink(up, diff + i * area * up->factor * up->factor, rows + i * width,
+        shrink(up, diff + i * area * up->how.factor * up->how.factor, rows + i * width,
                to + i * area);
 }
 
