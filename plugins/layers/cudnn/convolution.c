@@ -11,17 +11,15 @@
  * residual net: it adds to the gradient that they have written. */
 #include <stdio.h>
 
-#include "../shared/window.h"
-#include "graph.h"
-#include "weighted.h"
+#include "filters.h"
 
 typedef struct convolution {
     weighted w;
     filters filters; /* direct: neither Winograd nor FFT */
     int fused;       /* 1: the forward plan includes bias and activation */
     cudnn_plan forward, backward_data, accumulate_data, backward_weights;
-    graph_tensor x, weights, y, bias; /* common to all graphs */
-    graph_tensor sums, squares;       /* of the forward plan, or 0 */
+    filters_tensors at;
+    graph_tensor bias, sums, squares; /* of the forward plan, or 0 */
     dlc_memory sums_memory;           /* device memory of both sums */
     channel_sums sums_at;             /* pointers into it */
 } convolution;
@@ -69,52 +67,33 @@ static int64_t padded_channels(const convolution *conv,
     return may && channels < COLOURS ? COLOURS : channels;
 }
 
-/* Limits for the engines; the scratch memory has room to reorder both tensors. */
-static plan_bounds bounds_of(const convolution *conv) {
-    const size_t some = (size_t)256 << 20;
-    return (plan_bounds){.scratch_bytes = some +
-                                          2 * (conv->w.src->bytes + conv->w.dst->bytes),
-                         .direct = conv->filters.direct};
-}
-
-/* Adds the tensors of all passes, under the same numbers in each graph. */
-static void add_tensors(convolution *conv, graph *g) {
-    const weighted *w = &conv->w;
-    dlc_dtype dtype = w->head.net->precision;
-    conv->x = graph_layout(g, w->src);
-    conv->weights = graph_last(g, dtype, w->linear.num_output, w->padded,
-                               conv->filters.window.kernel[0],
-                               conv->filters.window.kernel[1]);
-    conv->y = graph_layout(g, w->dst);
-}
-
 static void add_forward(convolution *conv, graph *g, int fused) {
     const weighted *w = &conv->w;
     int bias = fused && w->linear.has_bias, relu = fused && w->relu.on;
-    add_tensors(conv, g);
-    graph_tensor product = bias || relu ? graph_virtual(g, conv->y) : conv->y;
-    graph_convolution(g, GRAPH_FORWARD, &conv->filters.window, conv->x, conv->weights,
-                      product);
+    filters_add(g, w, &conv->filters, 0, &conv->at);
+    graph_tensor product = bias || relu ? graph_virtual(g, conv->at.y) : conv->at.y;
+    graph_convolution(g, GRAPH_FORWARD, &conv->filters.window, conv->at.x,
+                      conv->at.weights, product);
     if (bias) {
-        graph_tensor sum = relu ? graph_virtual(g, conv->y) : conv->y;
+        graph_tensor sum = relu ? graph_virtual(g, conv->at.y) : conv->at.y;
         conv->bias = graph_last(g, w->head.net->precision, 1, w->linear.num_output, 1,
                                 1);
         graph_add(g, product, conv->bias, sum);
         product = sum;
     }
     if (relu)
-        graph_bounds(g, &w->relu.bounds, product, conv->y);
+        graph_bounds(g, &w->relu.bounds, product, conv->at.y);
 }
 
 static void add_statistics(convolution *conv, graph *g) {
     int64_t channels = conv->w.linear.num_output;
     conv->sums = graph_last(g, DLC_F32, 1, channels, 1, 1);
     conv->squares = graph_last(g, DLC_F32, 1, channels, 1, 1);
-    graph_statistics(g, conv->y, conv->sums, conv->squares);
+    graph_statistics(g, conv->at.y, conv->sums, conv->squares);
 }
 
 static dlc_status plan_forward(convolution *conv, int fused, int statistics) {
-    const plan_bounds limit = bounds_of(conv);
+    const plan_bounds limit = filters_bounds(&conv->w, &conv->filters);
     graph g;
     graph_open(&g, conv->w.head.net, conv->w.head.name, "do its forward pass");
     conv->bias = conv->sums = conv->squares = 0;
@@ -129,15 +108,7 @@ static dlc_status plan_forward(convolution *conv, int fused, int statistics) {
 
 static dlc_status plan_backward(convolution *conv, graph_conv which, const char *what,
                                 cudnn_plan *p) {
-    const plan_bounds limit = bounds_of(conv);
-    graph g;
-    graph_open(&g, conv->w.head.net, conv->w.head.name, what);
-    add_tensors(conv, &g);
-    graph_convolution(&g, which, &conv->filters.window, conv->x, conv->weights,
-                      conv->y);
-    dlc_status status = graph_plan(&g, &limit, p);
-    graph_close(&g);
-    return status;
+    return filters_plan(&conv->w, &conv->filters, 0, which, what, &conv->at, p);
 }
 
 /* The sums need memory of their own: the next forward pass overwrites it, but no other
@@ -236,9 +207,9 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     dlc_status status = weighted_narrow(w, run);
     if (status == DLC_OK)
         status = PLAN_RUN(
-            &conv->forward, weighted_scratch(w, run), {conv->x, run->in[0]},
-            {conv->weights, weighted_weights(w, run)},
-            {conv->bias, weighted_bias(w, run)}, {conv->y, run->out[0]},
+            &conv->forward, weighted_scratch(w, run), {conv->at.x, run->in[0]},
+            {conv->at.weights, weighted_weights(w, run)},
+            {conv->bias, weighted_bias(w, run)}, {conv->at.y, run->out[0]},
             {conv->sums, conv->sums_at.sum}, {conv->squares, conv->sums_at.squares});
     if (status == DLC_OK && !conv->fused && (w->linear.has_bias || w->relu.on))
         status = weighted_bias_forward(w, run);
@@ -248,8 +219,8 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
 static dlc_status backward_weights(convolution *conv, const dlc_layer_run *run) {
     const weighted *w = &conv->w;
     dlc_status status = PLAN_RUN(
-        &conv->backward_weights, weighted_scratch(w, run), {conv->x, run->in[0]},
-        {conv->weights, weighted_gradient(w, run)}, {conv->y, run->out_diff[0]});
+        &conv->backward_weights, weighted_scratch(w, run), {conv->at.x, run->in[0]},
+        {conv->at.weights, weighted_gradient(w, run)}, {conv->at.y, run->out_diff[0]});
     return status == DLC_OK ? weighted_widen(w, run) : status;
 }
 
@@ -262,10 +233,11 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     if (status == DLC_OK && wants_backward(run, DLC_BACKWARD_WEIGHTS))
         status = backward_weights(conv, run);
     if (status == DLC_OK && wants_backward(run, DLC_BACKWARD_DATA) && run->in_diff[0])
-        status = PLAN_RUN(
-            accumulates_into(run, 0) ? &conv->accumulate_data : &conv->backward_data,
-            weighted_scratch(w, run), {conv->x, run->in_diff[0]},
-            {conv->weights, weighted_weights(w, run)}, {conv->y, run->out_diff[0]});
+        status = PLAN_RUN(accumulates_into(run, 0) ? &conv->accumulate_data
+                                                   : &conv->backward_data,
+                          weighted_scratch(w, run), {conv->at.x, run->in_diff[0]},
+                          {conv->at.weights, weighted_weights(w, run)},
+                          {conv->at.y, run->out_diff[0]});
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* Parameters, memory and the steps around the product for convolution and
- * inner_product. */
+/* Parameters, memory and the steps around the product for convolution, deconvolution
+ * and inner_product. */
 #include "weighted.h"
 
 #include "reorder.h"
@@ -20,7 +20,7 @@ static int narrow(const weighted *w) {
 }
 
 static int64_t weights_count(const weighted *w) {
-    return w->linear.num_output * w->points * w->padded;
+    return w->linear.shape.dims[0] * w->points * w->padded;
 }
 
 static size_t max_size(size_t a, size_t b) {
@@ -138,7 +138,7 @@ dlc_status weighted_bias_backward(const weighted *w, const dlc_layer_run *run) {
 /* Conversions between rows of channels x points and rows of points x padded
  * channels. */
 static void transpose(const weighted *w, const float *plain, float *own) {
-    for (int64_t o = 0; o < w->linear.num_output; o++)
+    for (int64_t o = 0; o < w->linear.shape.dims[0]; o++)
         for (int64_t p = 0; p < w->points; p++)
             for (int64_t c = 0; c < w->channels; c++)
                 own[(o * w->points + p) * w->padded + c] =
@@ -146,7 +146,7 @@ static void transpose(const weighted *w, const float *plain, float *own) {
 }
 
 static void transpose_back(const weighted *w, const float *own, float *plain) {
-    for (int64_t o = 0; o < w->linear.num_output; o++)
+    for (int64_t o = 0; o < w->linear.shape.dims[0]; o++)
         for (int64_t c = 0; c < w->channels; c++)
             for (int64_t p = 0; p < w->points; p++)
                 plain[(o * w->channels + c) * w->points + p] =

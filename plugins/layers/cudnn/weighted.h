@@ -1,9 +1,11 @@
-/* What convolution and inner_product have in common: a matrix of weights and a bias, a
- * fused activation, and 16-bit copies of the float32 weights.
+/* What convolution, deconvolution and inner_product have in common: a matrix of weights
+ * and a bias, a fused activation, and 16-bit copies of the float32 weights.
  *
  * The weights' own layout is outputs x points of the window (or image) x channels, the
- * order in which channels-last inputs are read. Channels may be padded with zeros like
- * those of the input; their gradient is zero too, since they only meet zeros.
+ * order in which channels-last inputs are read; a deconvolution's, whose weights are
+ * those of a convolution back, is inputs x points x channels of the output. Channels
+ * may be padded with zeros like those of the input; their gradient is zero too, since
+ * they only meet zeros.
  *
  * In 16 bits each forward pass rounds the weights once and keeps them in the workspace
  * for backward; their gradient is computed in 16 bits and converted to float32. */
@@ -22,7 +24,7 @@ typedef struct weighted {
 
     /* Set by prepare. */
     int64_t points, channels,
-        padded; /* of the weights of one output; `padded`: channels in memory */
+        padded; /* of one row of the weights; `padded`: channels in memory */
     const dlc_layout *src, *dst;
     bias_job bias_kernel; /* arguments of the kernels of bias.h */
     size_t weights_bytes; /* of the 16-bit weights; 0 in float32 */

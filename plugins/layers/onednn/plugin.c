@@ -19,7 +19,6 @@ static dlc_status load(const dlc_host *given) {
 #define LAYER_DEVICE "cpu"
 #define SIXTEEN DLC_LAYER_BF16
 #define SIXTEEN_MORE 0
-#define UPSAMPLES
 #include "../shared/features.h"
 
 DLC_PLUGIN("onednn", DLC_VERSION, "BSD-2-Clause", features, load);

@@ -2,8 +2,7 @@
  *
  *     LAYER_DEVICE    the device
  *     SIXTEEN         DLC_LAYER_ bits of the 16-bit types of most layers
- *     SIXTEEN_MORE    those of scale, dropout, flatten, softmax_loss and accuracy
- *     UPSAMPLES       if it has the layers that enlarge images */
+ *     SIXTEEN_MORE    those of scale, dropout, flatten, softmax_loss and accuracy */
 #include "types.h"
 
 #define LAYER(name_, options_, caps_, help_) \
@@ -29,12 +28,10 @@ static const dlc_feature features[] = {
           "each output is a weighted sum of all inputs of its sample"),
     LAYER(pooling, pooling_options, DLC_LAYER_RECOMPUTABLE | SIXTEEN,
           "maximum or average of each window"),
-#ifdef UPSAMPLES
     LAYER(deconvolution, deconvolution_options, SIXTEEN | DLC_LAYER_SPLIT_BACKWARD,
           "transposed convolution: each pixel adds a filter to a larger image"),
     LAYER(upsample, upsample_options, DLC_LAYER_RECOMPUTABLE | SIXTEEN,
           "images enlarged by a whole factor"),
-#endif
     LAYER(relu, relu_options, POINTWISE, "max(0, x), or a smaller slope below zero"),
     LAYER(sigmoid, NULL, POINTWISE, "1 / (1 + exp(-x))"),
     LAYER(tanh, NULL, POINTWISE, "hyperbolic tangent"),

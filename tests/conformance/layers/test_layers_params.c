@@ -18,6 +18,8 @@ static const struct {
     {"convolution", "num_output=17 kernel_size=3 layout=library", {4, {2, 3, 6, 6}}},
     {"convolution", "num_output=50 kernel_size=5 layout=library", {4, {2, 20, 8, 8}}},
     {"convolution", "num_output=6 kernel_size=3 group=3", {4, {1, 3, 5, 5}}},
+    {"deconvolution", "num_output=20 kernel_size=4 stride=2 pad=1", {4, {2, 5, 4, 3}}},
+    {"deconvolution", "num_output=6 kernel_size=2 group=2", {4, {1, 4, 5, 5}}},
     {"inner_product", "num_output=10", {2, {3, 17}}},
     {"inner_product", "num_output=500", {4, {64, 50, 4, 4}}},
     {"batch_norm", "", {4, {2, 5, 3, 3}}},

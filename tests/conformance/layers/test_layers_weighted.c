@@ -69,11 +69,31 @@ START_TEST(deconvolution) {
     layer_spec spec = {.type = "deconvolution",
                        .settings = deconvolutions[_i].settings,
                        .in = {deconvolutions[_i].in}};
-    if (fixture_knows(spec.type))
-        check_all_ways(&spec, 2e-5);
+    check_all_ways(&spec, 2e-5);
     spec.frozen = 1;
-    if (fixture_knows(spec.type))
+    check_layer(&spec, 2e-5);
+    spec.frozen = 0;
+    spec.fused = _i % 2 ? "negative_slope=0.25" : "";
+    const dlc_layer_ops *ops = fixture_feature(spec.type)->ops;
+    if (ops->fuse)
         check_layer(&spec, 2e-5);
+}
+END_TEST
+
+/* Weights are rounded, too. */
+START_TEST(deconvolution_in_sixteen_bits) {
+    static const struct {
+        dlc_dtype floats;
+        double tolerance;
+    } types[] = {{DLC_BF16, 1.0 / 64}, {DLC_F16, 1.0 / 512}};
+    for (int t = 0; t < COUNT(types); t++) {
+        layer_spec spec = {.type = "deconvolution",
+                           .settings = deconvolutions[_i].settings,
+                           .floats = types[t].floats,
+                           .in = {deconvolutions[_i].in}};
+        if (fixture_has(spec.floats) && fixture_takes(spec.type, spec.floats))
+            check_all_ways(&spec, types[t].tolerance);
+    }
 }
 END_TEST
 
@@ -412,6 +432,7 @@ int main(void) {
     tcase_add_loop_test(tests, convolution, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, convolution_with_relu, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, deconvolution, 0, COUNT(deconvolutions));
+    tcase_add_loop_test(tests, deconvolution_in_sixteen_bits, 0, COUNT(deconvolutions));
     tcase_add_loop_test(tests, inner_product, 0, COUNT(products));
     tcase_add_loop_test(tests, frozen, 0, COUNT(kept));
     tcase_add_loop_test(tests, repeatable, 0, COUNT(large));

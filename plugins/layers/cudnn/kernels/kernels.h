@@ -16,6 +16,7 @@
 #include "pooling_body.h"
 #include "scale_body.h"
 #include "softmax_body.h"
+#include "upsample_body.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,6 +31,10 @@ cudaError_t eltwise_backward_run(const eltwise_args *a, cudaStream_t stream);
 /* Require pooling_ready(). */
 cudaError_t pooling_forward_run(const pooling_args *p, cudaStream_t stream);
 cudaError_t pooling_backward_run(const pooling_args *p, cudaStream_t stream);
+
+/* Require upsample_ready(). */
+cudaError_t upsample_forward_run(const upsample_args *u, cudaStream_t stream);
+cudaError_t upsample_backward_run(const upsample_args *u, cudaStream_t stream);
 
 /* Require lrn_ready(). */
 cudaError_t lrn_forward_run(const lrn_args *l, cudaStream_t stream);

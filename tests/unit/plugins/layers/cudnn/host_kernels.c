@@ -91,6 +91,22 @@ cudaError_t pooling_backward_run(const pooling_args *p, cudaStream_t stream) {
     return cudaSuccess;
 }
 
+cudaError_t upsample_forward_run(const upsample_args *u, cudaStream_t stream) {
+    int64_t items = u->images * upsample_items(u, 0);
+    (void)stream;
+    for (int64_t i = 0; i < items; i++)
+        upsample_forward_at(u, u->type, width_of(u->type, u->wide), (uint32_t)i);
+    return cudaSuccess;
+}
+
+cudaError_t upsample_backward_run(const upsample_args *u, cudaStream_t stream) {
+    int64_t items = u->images * upsample_items(u, 1);
+    (void)stream;
+    for (int64_t i = 0; i < items; i++)
+        upsample_backward_at(u, u->type, width_of(u->type, u->wide), (uint32_t)i);
+    return cudaSuccess;
+}
+
 cudaError_t lrn_forward_run(const lrn_args *l, cudaStream_t stream) {
     (void)stream;
     for (int64_t i = 0; i < l->images * lrn_items(l); i++)

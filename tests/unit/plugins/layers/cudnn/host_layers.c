@@ -139,9 +139,11 @@ const dlc_family cudnn_family = {
 
 static const dlc_feature features[] = {
     LAYER(convolution, convolution_options, DLC_LAYER_SPLIT_BACKWARD),
+    LAYER(deconvolution, deconvolution_options, DLC_LAYER_SPLIT_BACKWARD),
     LAYER(inner_product, inner_product_options, DLC_LAYER_SPLIT_BACKWARD),
     LAYER(batch_norm, batch_norm_options, DLC_LAYER_RECOMPUTABLE),
     LAYER(pooling, pooling_options, 0),
+    LAYER(upsample, upsample_options, 0),
     LAYER(relu, relu_options, DLC_LAYER_POINTWISE),
     LAYER(sigmoid, NULL, DLC_LAYER_POINTWISE),
     LAYER(tanh, NULL, DLC_LAYER_POINTWISE),

@@ -2,13 +2,13 @@
 # load. The tests of the kernels follow.
 set(folder ${PROJECT_SOURCE_DIR}/plugins/layers/cudnn)
 set(sources "")
-foreach(name activation eltwise tensors pooling lrn softmax labels softmax_loss pair_loss accuracy
+foreach(name activation eltwise tensors pooling upsample lrn softmax labels softmax_loss pair_loss accuracy
     dropout scale concat flatten layout relu)
   list(APPEND sources ${folder}/${name}.c)
 endforeach()
 # Plain loops replace cuDNN and cuBLASLt, and kernels are emulated. Sanitizers cannot follow
 # the fibers of the emulation: for them the bodies in kernels/ run in plain loops.
-foreach(name convolution inner_product weighted batch_norm)
+foreach(name convolution deconvolution filters inner_product weighted batch_norm)
   list(APPEND sources ${folder}/${name}.c)
 endforeach()
 enable_language(CXX)
@@ -18,7 +18,7 @@ if(DLC_SANITIZE)
   list(APPEND sources host_kernels.c)
 else()
   list(APPEND kernels kernels/labels kernels/lrn kernels/pair_loss kernels/pointwise kernels/pooling
-    kernels/simple kernels/softmax)
+    kernels/simple kernels/softmax kernels/upsample)
 endif()
 foreach(file IN LISTS kernels)
   get_filename_component(name ${file} NAME)

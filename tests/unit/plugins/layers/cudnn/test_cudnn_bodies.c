@@ -274,6 +274,33 @@ START_TEST(large_window) {
 }
 END_TEST
 
+/* ---- Upsampling -------------------------------------------------------------- */
+
+/* The shares of a pixel add up to 1, and backward visits each pixel where forward has
+ * it as a part. */
+START_TEST(shares_add_up) {
+    enum { MOST_SIDE = 5, MOST_FACTOR = 9 };
+    upsample_args u = {.type = DLC_F32, .channels = 1, .images = 1, .bilinear = _i};
+    for (u.factor = 1; u.factor <= MOST_FACTOR; u.factor++)
+        for (int32_t side = 1; side <= MOST_SIDE; side++) {
+            u.in[0] = u.in[1] = side;
+            upsample_ready(&u);
+            for (int32_t out = 0; out < u.out[1]; out++) {
+                const upsample_range from = upsample_sources(&u, 1, out);
+                float sum = 0;
+                for (int32_t in = 0; in < side; in++) {
+                    const upsample_range to = upsample_targets(&u, 1, in);
+                    int is_part = in >= from.begin && in < from.end &&
+                                  upsample_share(&u, 1, in, out) > 0;
+                    ck_assert_int_eq(is_part, out >= to.begin && out < to.end);
+                    sum += is_part ? upsample_share(&u, 1, in, out) : 0;
+                }
+                ck_assert_float_eq_tol(sum, 1, 1e-6f);
+            }
+        }
+}
+END_TEST
+
 /* ---- Sums -------------------------------------------------------------------- */
 
 /* The gradients of scale over more rows than fit in a chunk, and more than there are
@@ -326,6 +353,7 @@ int main(void) {
     tcase_add_loop_test(tests, label_report_names_it, 0, 2);
     tcase_add_test(tests, nan_is_the_maximum);
     tcase_add_test(tests, large_window);
+    tcase_add_loop_test(tests, shares_add_up, 0, 2);
     tcase_add_loop_test(tests, scale_sums, 0, 7);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

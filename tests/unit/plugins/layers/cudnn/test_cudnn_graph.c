@@ -55,7 +55,8 @@ typedef struct shape {
 static const shape shapes[] = {
     {"3x3", 64, 56, 64, 3, 1, 1},         {"1x1", 256, 56, 64, 1, 1, 1},
     {"first", 8, 224, 64, 7, 2, 1},       {"odd", 20, 12, 50, 5, 1, 1},
-    {"depthwise", 32, 112, 32, 3, 1, 32}, {"groups", 96, 27, 256, 5, 1, 2}};
+    {"depthwise", 32, 112, 32, 3, 1, 32}, {"groups", 96, 27, 256, 5, 1, 2},
+    {"enlarging", 16, 12, 32, 2, 2, 1},   {"few", 3, 32, 20, 4, 2, 1}};
 enum { BATCH = 32, IMAGES = 2 /* the shapes for which fp16 has statistics */ };
 
 static void build(graph *g, pattern what, const shape *s) {
