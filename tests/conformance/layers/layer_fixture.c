@@ -257,7 +257,8 @@ static dlc_status build(fixture *r) {
     dlc_family_args family = {.size = sizeof family,
                               .threads = r->spec.threads ? r->spec.threads : 2,
                               .phase = r->spec.phase,
-                              .precision = r->spec.floats};
+                              .precision = r->spec.floats,
+                              .math = r->spec.math};
     target_family(&family);
     dlc_status status = r->ops->family->open(&family, &r->context);
     ck_assert_msg(status == DLC_OK, "%s", dlc_detail());

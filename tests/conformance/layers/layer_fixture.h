@@ -22,6 +22,7 @@ typedef struct layer_spec {
     dlc_shape in[DLC_MAX_INPUTS];
     uint32_t labels;  /* bit i: input i is integer labels */
     dlc_dtype floats; /* type of inputs that are not labels; 0: float32 */
+    uint32_t math;    /* DLC_MATH_ bits */
     const char
         *layout; /* layout of in[0]: NULL plain, "last", "blocked", "batch_blocked" */
     int32_t threads; /* 0: 2 */

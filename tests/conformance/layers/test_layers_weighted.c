@@ -81,17 +81,22 @@ START_TEST(deconvolution) {
 END_TEST
 
 /* Weights are rounded, too. */
-START_TEST(deconvolution_in_sixteen_bits) {
+START_TEST(deconvolution_in_fewer_bits) {
     static const struct {
         dlc_dtype floats;
+        uint32_t math;
         double tolerance;
-    } types[] = {{DLC_BF16, 1.0 / 64}, {DLC_F16, 1.0 / 512}};
+    } types[] = {{DLC_F32, DLC_MATH_TF32, 1.0 / 512},
+                 {DLC_BF16, 0, 1.0 / 64},
+                 {DLC_F16, 0, 1.0 / 512}};
     for (int t = 0; t < COUNT(types); t++) {
         layer_spec spec = {.type = "deconvolution",
                            .settings = deconvolutions[_i].settings,
                            .floats = types[t].floats,
+                           .math = types[t].math,
                            .in = {deconvolutions[_i].in}};
-        if (fixture_has(spec.floats) && fixture_takes(spec.type, spec.floats))
+        if (types[t].math ||
+            (fixture_has(spec.floats) && fixture_takes(spec.type, spec.floats)))
             check_all_ways(&spec, types[t].tolerance);
     }
 }
@@ -432,7 +437,7 @@ int main(void) {
     tcase_add_loop_test(tests, convolution, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, convolution_with_relu, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, deconvolution, 0, COUNT(deconvolutions));
-    tcase_add_loop_test(tests, deconvolution_in_sixteen_bits, 0, COUNT(deconvolutions));
+    tcase_add_loop_test(tests, deconvolution_in_fewer_bits, 0, COUNT(deconvolutions));
     tcase_add_loop_test(tests, inner_product, 0, COUNT(products));
     tcase_add_loop_test(tests, frozen, 0, COUNT(kept));
     tcase_add_loop_test(tests, repeatable, 0, COUNT(large));
