@@ -10,12 +10,14 @@
  * The accumulating graph is for inputs that other layers read too, as at the fork of a
  * residual net: it adds to the gradient that they have written. */
 #include <stdio.h>
+#include <string.h>
 
 #include "filters.h"
 
 typedef struct convolution {
     weighted w;
     filters filters; /* direct: neither Winograd nor FFT */
+    filters product; /* the same, or over blocks of pixels (fold.h) */
     int fused;       /* 1: the forward plan includes bias and activation */
     cudnn_plan forward, backward_data, accumulate_data, backward_weights;
     filters_tensors at;
@@ -47,32 +49,45 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
 
 /* ---- Plans ------------------------------------------------------------------- */
 
-/* Engines of the tensor cores read four channels or more at once: images of fewer
- * (colours) are padded by the reorder, so that not every pass has to do it. */
-enum { COLOURS = 4 };
-
-/* Are factors rounded to fewer bits than float32's? */
+/* Are factors rounded to fewer bits than float32's, as tensor cores need them? */
 static int is_rounded(const context *net) {
     return net->precision != DLC_F32 || net->math & DLC_MATH_TF32;
 }
 
-static int64_t padded_channels(const convolution *conv,
-                               const dlc_layer_memory *memory) {
-    const weighted *train_layer = (const weighted *)conv->w.head.train_layer;
-    int64_t channels = memory->in[0].shape.dims[1];
-    if (train_layer && train_layer->padded)
-        return conv->filters.group == 1 ? train_layer->padded : channels;
-    int may = is_rounded(conv->w.head.net) && conv->filters.group == 1 &&
-              !memory->in[0].layout && !(memory->wants_gradient & 1);
-    return may && channels < COLOURS ? COLOURS : channels;
+/* Is the input read by this layer alone, in whatever order it wants? */
+static int is_free(const convolution *conv, const dlc_layer_memory *memory) {
+    return is_rounded(conv->w.head.net) && conv->filters.group == 1 &&
+           !memory->in[0].layout && !(memory->wants_gradient & 1);
+}
+
+/* Engines of tensor cores read four channels or more at once: images of fewer (colours)
+ * are padded by the reorder, so that not every pass has to do it. */
+enum { COLOURS = 4, BYTES_AT_ONCE = 16 };
+
+/* Sets how weights and images are arranged, as in the net that trains if there is one.
+ */
+static void arrange(convolution *conv, const dlc_layer_memory *memory) {
+    weighted *w = &conv->w;
+    const weighted *train_layer = (const weighted *)w->head.train_layer;
+    const int64_t *in = memory->in[0].shape.dims, *out = memory->out[0].shape.dims;
+    int at_once = BYTES_AT_ONCE / (int)dlc_dtype_bytes(w->head.net->precision);
+    int may = train_layer && train_layer->padded
+                  ? train_layer->fold.stride || train_layer->padded != w->channels
+                  : is_free(conv, memory);
+    conv->product = conv->filters;
+    w->padded = w->channels;
+    memset(&w->fold, 0, sizeof w->fold);
+    if (may &&
+        !fold_make(&w->fold, in[1], in + 2, out + 2, at_once, &conv->product.window))
+        w->padded = w->channels < COLOURS ? COLOURS : w->channels;
 }
 
 static void add_forward(convolution *conv, graph *g, int fused) {
     const weighted *w = &conv->w;
     int bias = fused && w->linear.has_bias, relu = fused && w->relu.on;
-    filters_add(g, w, &conv->filters, 0, &conv->at);
+    filters_add(g, w, &conv->product, 0, &conv->at);
     graph_tensor product = bias || relu ? graph_virtual(g, conv->at.y) : conv->at.y;
-    graph_convolution(g, GRAPH_FORWARD, &conv->filters.window, conv->at.x,
+    graph_convolution(g, GRAPH_FORWARD, &conv->product.window, conv->at.x,
                       conv->at.weights, product);
     if (bias) {
         graph_tensor sum = relu ? graph_virtual(g, conv->at.y) : conv->at.y;
@@ -93,7 +108,7 @@ static void add_statistics(convolution *conv, graph *g) {
 }
 
 static dlc_status plan_forward(convolution *conv, int fused, int statistics) {
-    const plan_bounds limit = filters_bounds(&conv->w, &conv->filters);
+    const plan_bounds limit = filters_bounds(&conv->w, &conv->product);
     graph g;
     graph_open(&g, conv->w.head.net, conv->w.head.name, "do its forward pass");
     conv->bias = conv->sums = conv->squares = 0;
@@ -108,7 +123,7 @@ static dlc_status plan_forward(convolution *conv, int fused, int statistics) {
 
 static dlc_status plan_backward(convolution *conv, graph_conv which, const char *what,
                                 cudnn_plan *p) {
-    return filters_plan(&conv->w, &conv->filters, 0, which, what, &conv->at, p);
+    return filters_plan(&conv->w, &conv->product, 0, which, what, &conv->at, p);
 }
 
 /* The sums need memory of their own: the next forward pass overwrites it, but no other
@@ -136,9 +151,9 @@ static dlc_status alloc_sums(convolution *conv) {
  * while batch_norm would read only a tenth of that again. */
 static int wants_statistics(const convolution *conv) {
     const weighted *w = &conv->w;
-    return w->padded == w->channels && w->head.net->precision == DLC_F16 &&
-           w->head.phase == DLC_PHASE_TRAIN && !w->linear.has_bias && !w->relu.on &&
-           !w->dst->plain;
+    return w->padded == w->channels && !w->fold.stride &&
+           w->head.net->precision == DLC_F16 && w->head.phase == DLC_PHASE_TRAIN &&
+           !w->linear.has_bias && !w->relu.on && !w->dst->plain;
 }
 
 static dlc_status make_forward(convolution *conv) {
@@ -180,9 +195,11 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     context *net = layer->net;
     w->channels = w->linear.shape.dims[1];
     w->points = conv->filters.window.kernel[0] * conv->filters.window.kernel[1];
-    int64_t padded = padded_channels(conv, memory);
-    w->padded = conv->filters.group == 1 ? padded : w->channels;
-    w->src = layout_padded(net, &memory->in[0].shape, net->precision, padded);
+    arrange(conv, memory);
+    w->src = w->fold.stride
+                 ? layout_folded(net, &memory->in[0].shape, net->precision, &w->fold)
+                 : layout_padded(net, &memory->in[0].shape, net->precision,
+                                 w->padded * conv->filters.group);
     w->dst = layout_last(net, &memory->out[0].shape, net->precision);
     if (!w->src || !w->dst)
         return DLC_ERR_NOMEM;
@@ -204,7 +221,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     convolution *conv = (convolution *)layer;
     const weighted *w = &conv->w;
-    dlc_status status = weighted_narrow(w, run);
+    dlc_status status = weighted_copy(w, run);
     if (status == DLC_OK)
         status = PLAN_RUN(
             &conv->forward, weighted_scratch(w, run), {conv->at.x, run->in[0]},
@@ -221,7 +238,7 @@ static dlc_status backward_weights(convolution *conv, const dlc_layer_run *run) 
     dlc_status status = PLAN_RUN(
         &conv->backward_weights, weighted_scratch(w, run), {conv->at.x, run->in[0]},
         {conv->at.weights, weighted_gradient(w, run)}, {conv->at.y, run->out_diff[0]});
-    return status == DLC_OK ? weighted_widen(w, run) : status;
+    return status == DLC_OK ? weighted_copy_back(w, run) : status;
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
@@ -247,9 +264,10 @@ static void describe(dlc_layer *layer, char *text, size_t bytes) {
         (void)snprintf(text, bytes, "not prepared");
         return;
     }
-    (void)snprintf(text, bytes, "engine %lld%s %s%s%s%s%s",
+    (void)snprintf(text, bytes, "engine %lld%s %s%s%s%s%s%s",
                    (long long)conv->forward.engine,
                    conv->forward.compiled ? " compiled" : "", layout_name(conv->w.dst),
+                   conv->w.fold.stride ? " folded" : "",
                    conv->fused || !conv->w.relu.on ? "" : " then",
                    conv->w.linear.has_bias && conv->fused ? " +bias" : "",
                    relu_text(&conv->w.relu), conv->sums ? " +statistics" : "");

@@ -39,6 +39,7 @@
 
 #include "../shared/layer.h"
 #include "../shared/types.h"
+#include "fold.h"
 
 extern const dlc_family cudnn_family;
 
@@ -93,6 +94,7 @@ struct dlc_layout {
      * convolution requests that, for an image that needs no gradient; no layer writes
      * it. */
     int64_t channels;
+    fold fold;     /* of an image whose pixels are in blocks; likewise */
     int64_t count; /* elements in memory */
     size_t bytes;
     /* Belongs to the one tensor whose writer gave it this layout, and to no other of
@@ -107,6 +109,9 @@ const dlc_layout *layout_last(context *net, const dlc_shape *shape, dlc_dtype dt
 /* Channels last, with room for `channels` of them. */
 const dlc_layout *layout_padded(context *net, const dlc_shape *shape, dlc_dtype dtype,
                                 int64_t channels);
+/* Blocks of pixels (fold.h). */
+const dlc_layout *layout_folded(context *net, const dlc_shape *shape, dlc_dtype dtype,
+                                const fold *f);
 /* Channels last and not plain, with sums that exist as long as the net does. */
 const dlc_layout *layout_summed(context *net, const dlc_layout *bare,
                                 const channel_sums *sums);
@@ -120,6 +125,13 @@ void layout_give(dlc_tensor *tensor, const dlc_layout *layout);
 void layouts_free(context *net);
 /* "plain" or "channels_last", for people. */
 const char *layout_name(const dlc_layout *layout);
+
+/* The family's conversions between layouts, for its table. */
+int layouts_are_same(const dlc_tensor *a, const dlc_tensor *b);
+dlc_status layout_reorder_create(void *net, const dlc_tensor *from,
+                                 const dlc_tensor *to, dlc_reorder **reorder);
+dlc_status layout_reorder_run(dlc_reorder *reorder, const void *src, void *dst);
+void layout_reorder_destroy(dlc_reorder *reorder);
 
 /* ---- Layers ------------------------------------------------------------------- */
 

@@ -82,7 +82,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     deconvolution *deconv = (deconvolution *)layer;
     const weighted *w = &deconv->w;
-    dlc_status status = weighted_narrow(w, run);
+    dlc_status status = weighted_copy(w, run);
     if (status == DLC_OK)
         status = PLAN_RUN(
             &deconv->forward, weighted_scratch(w, run), {deconv->at.x, run->out[0]},
@@ -98,7 +98,7 @@ static dlc_status backward_weights(deconvolution *deconv, const dlc_layer_run *r
                                  {deconv->at.x, run->out_diff[0]},
                                  {deconv->at.weights, weighted_gradient(w, run)},
                                  {deconv->at.y, run->in[0]});
-    return status == DLC_OK ? weighted_widen(w, run) : status;
+    return status == DLC_OK ? weighted_copy_back(w, run) : status;
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {

@@ -1,12 +1,11 @@
 /* The layer family "cudnn": opens and closes the context of a net with its cuDNN and
- * cuBLASLt handles, and converts tensors between layouts. */
+ * cuBLASLt handles. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cudnn.h"
 #include "library.h"
-#include "reorder.h"
 
 /* ---- The GPU --------------------------------------------------------------------- */
 
@@ -143,74 +142,14 @@ dlc_status context_blas(context *net, struct cublasLtContext **handle) {
     return DLC_OK;
 }
 
-/* ---- Layouts ----------------------------------------------------------------- */
-
-static int family_same_layout(const dlc_tensor *a, const dlc_tensor *b) {
-    if (a->layout == b->layout)
-        return 1;
-    if (!a->layout)
-        return b->layout->plain;
-    if (!b->layout)
-        return a->layout->plain;
-    return a->layout->last == b->layout->last && a->layout->plain == b->layout->plain &&
-           a->layout->channels == b->layout->channels;
-}
-
-struct dlc_reorder {
-    context *net;
-    reorder_job job;
-};
-
-static void reorder_destroy(dlc_reorder *reorder) {
-    host->free(reorder);
-}
-
-static int is_float(dlc_dtype dtype) {
-    return dtype == DLC_F32 || dtype == DLC_BF16 || dtype == DLC_F16;
-}
-
-static reorder_side side_of(const dlc_layout *layout) {
-    return (reorder_side){.dtype = (int)layout->dtype,
-                          .last = layout->last && !layout->plain,
-                          .channels = layout->channels};
-}
-
-static dlc_status reorder_create(void *opaque, const dlc_tensor *from,
-                                 const dlc_tensor *to, dlc_reorder **out) {
-    context *net = opaque;
-    if (!is_float(from->dtype) || !is_float(to->dtype))
-        return host->fail(DLC_ERR_UNSUPPORTED,
-                          "the cudnn family can only convert float32, bfloat16 and "
-                          "float16 tensors");
-    const dlc_layout *source = layout_of(net, from), *target = layout_of(net, to);
-    dlc_reorder *reorder = source && target ? host->alloc(sizeof *reorder) : NULL;
-    if (!reorder)
-        return DLC_ERR_NOMEM;
-    const dlc_shape *shape = &from->shape;
-    reorder->net = net;
-    reorder->job = (reorder_job){.from = side_of(source), .to = side_of(target)};
-    reorder->job.images = shape->rank ? shape->dims[0] : 1;
-    reorder->job.channels = shape->rank > 1 ? shape->dims[1] : 1;
-    reorder->job.points = 1;
-    for (int i = 2; i < shape->rank; i++)
-        reorder->job.points *= shape->dims[i];
-    *out = reorder;
-    return DLC_OK;
-}
-
-static dlc_status reorder_run(dlc_reorder *reorder, const void *src, void *dst) {
-    return check_cuda(reorder_launch(&reorder->job, src, dst, reorder->net->stream),
-                      NULL, "reorder a tensor");
-}
-
 const dlc_family cudnn_family = {
     .size = sizeof(dlc_family),
     .name = "cudnn",
     .open = family_open,
     .close = family_close,
-    .same_layout = family_same_layout,
-    .reorder_create = reorder_create,
-    .reorder_run = reorder_run,
-    .reorder_destroy = reorder_destroy,
+    .same_layout = layouts_are_same,
+    .reorder_create = layout_reorder_create,
+    .reorder_run = layout_reorder_run,
+    .reorder_destroy = layout_reorder_destroy,
     .infers_without_device = 1,
 };

@@ -4,8 +4,9 @@
 void filters_add(graph *g, const weighted *w, const filters *f, int transposed,
                  filters_tensors *at) {
     at->x = graph_layout(g, transposed ? w->dst : w->src);
+    int64_t channels = w->fold.stride ? w->fold.depth : w->padded;
     at->weights = graph_last(g, w->head.net->precision, w->linear.shape.dims[0],
-                             w->padded, f->window.kernel[0], f->window.kernel[1]);
+                             channels, f->window.kernel[0], f->window.kernel[1]);
     at->y = graph_layout(g, transposed ? w->src : w->dst);
 }
 

@@ -136,6 +136,10 @@ graph_tensor graph_last(graph *g, dlc_dtype dtype, int64_t n, int64_t c, int64_t
 
 graph_tensor graph_layout(graph *g, const dlc_layout *layout) {
     const int64_t *dims = layout->shape.dims;
+    const fold *f = &layout->fold;
+    if (f->stride)
+        return graph_last(g, layout->dtype, dims[0], layout->channels, f->blocks[0],
+                          f->blocks[1]);
     if (layout->last)
         return graph_last(g, layout->dtype, dims[0], layout->channels, dims[2],
                           dims[3]);

@@ -111,7 +111,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const inner *in = (const inner *)layer;
     const weighted *w = &in->w;
-    dlc_status status = weighted_narrow(w, run);
+    dlc_status status = weighted_copy(w, run);
     if (status == DLC_OK)
         status = product_run(&in->forward, weighted_weights(w, run), run->in[0],
                              w->linear.has_bias ? run->param[1] : NULL, 0, run->out[0],

@@ -2,9 +2,12 @@
  * layouts have equal addresses. */
 #include "cudnn.h"
 
+#include <string.h>
+
 static int same(const dlc_layout *a, const dlc_layout *b) {
     return a->dtype == b->dtype && a->last == b->last && a->plain == b->plain &&
            a->channels == b->channels && a->sums == b->sums &&
+           !memcmp(&a->fold, &b->fold, sizeof a->fold) &&
            dlc_shape_equal(&a->shape, &b->shape);
 }
 
@@ -58,6 +61,19 @@ const dlc_layout *layout_last(context *net, const dlc_shape *shape, dlc_dtype dt
 const dlc_layout *layout_padded(context *net, const dlc_shape *shape, dlc_dtype dtype,
                                 int64_t channels) {
     return layout_make(net, shape, dtype, 1, channels);
+}
+
+const dlc_layout *layout_folded(context *net, const dlc_shape *shape, dlc_dtype dtype,
+                                const fold *f) {
+    dlc_layout look = {.shape = *shape,
+                       .dtype = dtype,
+                       .last = 1,
+                       .channels = f->depth,
+                       .fold = *f,
+                       .count = shape->dims[0] * f->blocks[0] * f->blocks[1] *
+                                f->depth};
+    look.bytes = (size_t)look.count * dlc_dtype_bytes(dtype);
+    return intern(net, &look);
 }
 
 const dlc_layout *layout_summed(context *net, const dlc_layout *bare,

@@ -19,8 +19,20 @@ static int narrow(const weighted *w) {
     return w->head.net->precision != DLC_F32;
 }
 
+/* Does the product read a copy of the parameters? */
+static int is_copied(const weighted *w) {
+    return narrow(w) || w->fold.stride;
+}
+
 static int64_t weights_count(const weighted *w) {
     return w->linear.shape.dims[0] * w->points * w->padded;
+}
+
+/* Weights as the product reads them. */
+static int64_t read_count(const weighted *w) {
+    const fold *f = &w->fold;
+    return f->stride ? w->linear.shape.dims[0] * f->taps[0] * f->taps[1] * f->depth
+                     : weights_count(w);
 }
 
 static size_t max_size(size_t a, size_t b) {
@@ -30,11 +42,11 @@ static size_t max_size(size_t a, size_t b) {
 /* The libraries want scratch memory aligned to more than the core promises. */
 enum { ALIGNMENT = 256 };
 
-/* Scratch memory: 16-bit copies (in a test net) or the 16-bit gradient, then what the
+/* Scratch memory: copies (in a test net) or the gradient of the copy, then what the
  * product or the sums of the bias need. */
 void weighted_plan(weighted *w, dlc_layer_memory *memory, int narrow_gradient,
                    size_t scratch) {
-    const size_t half = sizeof(uint16_t);
+    const size_t each = dlc_dtype_bytes(w->head.net->precision);
     bounds stored = relu_stored(&w->relu, w->dst->dtype);
     w->bias_kernel = (bias_job){.dtype = (int)w->dst->dtype,
                                 .rows = w->dst->count / w->linear.num_output,
@@ -44,13 +56,13 @@ void weighted_plan(weighted *w, dlc_layer_memory *memory, int narrow_gradient,
                                 .slope = stored.slope,
                                 .bounded = w->relu.on};
     w->weights_bytes = w->gradient_bytes = w->copies_bytes = 0;
-    if (narrow(w)) {
-        w->weights_bytes = round64((size_t)weights_count(w) * half);
+    if (is_copied(w)) {
+        w->weights_bytes = round64((size_t)read_count(w) * each);
         w->copies_bytes = w->weights_bytes;
         if (w->linear.has_bias)
-            w->copies_bytes += round64((size_t)w->linear.num_output * half);
+            w->copies_bytes += round64((size_t)w->linear.num_output * each);
     }
-    if (narrow(w) && narrow_gradient)
+    if (is_copied(w) && narrow_gradient)
         w->gradient_bytes = w->weights_bytes;
     layout_give(&memory->in[0], w->src);
     layout_give(&memory->out[0], w->dst);
@@ -79,13 +91,13 @@ void *weighted_scratch(const weighted *w, const dlc_layer_run *run) {
 }
 
 const void *weighted_weights(const weighted *w, const dlc_layer_run *run) {
-    return narrow(w) ? copies(w, run) : run->param[0];
+    return is_copied(w) ? copies(w, run) : run->param[0];
 }
 
 const void *weighted_bias(const weighted *w, const dlc_layer_run *run) {
     if (!w->linear.has_bias)
         return NULL;
-    return narrow(w) ? at_offset(copies(w, run), w->weights_bytes) : run->param[1];
+    return is_copied(w) ? at_offset(copies(w, run), w->weights_bytes) : run->param[1];
 }
 
 void *weighted_gradient(const weighted *w, const dlc_layer_run *run) {
@@ -94,27 +106,40 @@ void *weighted_gradient(const weighted *w, const dlc_layer_run *run) {
 
 /* ---- Steps around the product --------------------------------------------------- */
 
-dlc_status weighted_narrow(const weighted *w, const dlc_layer_run *run) {
+static cudaError_t copy_weights(const weighted *w, const float *from, void *to) {
     const context *net = w->head.net;
-    if (!narrow(w))
+    if (w->fold.stride)
+        return fold_weights(&w->fold, (int)net->precision, from, to,
+                            w->linear.shape.dims[0], net->stream);
+    return convert_launch(DLC_F32, from, (int)net->precision, to, weights_count(w),
+                          net->stream);
+}
+
+dlc_status weighted_copy(const weighted *w, const dlc_layer_run *run) {
+    const context *net = w->head.net;
+    if (!is_copied(w))
         return DLC_OK;
     void *to = copies(w, run);
-    cudaError_t error = convert_launch(DLC_F32, run->param[0], (int)net->precision, to,
-                                       weights_count(w), net->stream);
+    cudaError_t error = copy_weights(w, run->param[0], to);
     if (error == cudaSuccess && w->linear.has_bias)
         error = convert_launch(DLC_F32, run->param[1], (int)net->precision,
                                at_offset(to, w->weights_bytes), w->linear.num_output,
                                net->stream);
-    return check_cuda(error, w->head.name, "convert its weights to 16 bits");
+    return check_cuda(error, w->head.name, "convert its weights");
 }
 
-dlc_status weighted_widen(const weighted *w, const dlc_layer_run *run) {
+dlc_status weighted_copy_back(const weighted *w, const dlc_layer_run *run) {
     const context *net = w->head.net;
+    const int type = (int)net->precision;
+    float *to = run->param_diff[0];
     if (!w->gradient_bytes)
         return DLC_OK;
-    return check_cuda(convert_launch((int)net->precision, run->scratch, DLC_F32,
-                                     run->param_diff[0], weights_count(w), net->stream),
-                      w->head.name, "convert the gradient of its weights");
+    cudaError_t error = w->fold.stride
+                            ? fold_gradient(&w->fold, type, run->scratch, to,
+                                            w->linear.shape.dims[0], net->stream)
+                            : convert_launch(type, run->scratch, DLC_F32, to,
+                                             weights_count(w), net->stream);
+    return check_cuda(error, w->head.name, "convert the gradient of its weights");
 }
 
 dlc_status weighted_bias_forward(const weighted *w, const dlc_layer_run *run) {

@@ -8,7 +8,8 @@
  * they only meet zeros.
  *
  * In 16 bits each forward pass rounds the weights once and keeps them in the workspace
- * for backward; their gradient is computed in 16 bits and converted to float32. */
+ * for backward; their gradient is computed in 16 bits and converted to float32. Folded
+ * weights (fold.h) are such a copy as well, in any precision. */
 #ifndef DLCORE_CUDNN_WEIGHTED_H
 #define DLCORE_CUDNN_WEIGHTED_H
 
@@ -26,11 +27,12 @@ typedef struct weighted {
     int64_t points, channels,
         padded; /* of one row of the weights; `padded`: channels in memory */
     const dlc_layout *src, *dst;
-    bias_job bias_kernel; /* arguments of the kernels of bias.h */
-    size_t weights_bytes; /* of the 16-bit weights; 0 in float32 */
-    size_t
-        gradient_bytes; /* of their 16-bit gradient, at the start of scratch; 0: none */
-    size_t copies_bytes; /* 16-bit weights and bias, in the workspace or in scratch */
+    fold fold;             /* stride 0: the product reads the weights as they are */
+    bias_job bias_kernel;  /* arguments of the kernels of bias.h */
+    size_t weights_bytes;  /* of the copy of the weights; 0: there is none */
+    size_t gradient_bytes; /* of the gradient of the copy, at the start of scratch; 0:
+                              none */
+    size_t copies_bytes;   /* weights and bias, in the workspace or in scratch */
 } weighted;
 
 dlc_status weighted_fuse(dlc_layer *layer, const dlc_feature *next,
@@ -44,15 +46,15 @@ void weighted_plan(weighted *w, dlc_layer_memory *memory, int narrow_gradient,
 /* The product's own part of the scratch memory. */
 void *weighted_scratch(const weighted *w, const dlc_layer_run *run);
 
-/* Makes 16-bit copies of the parameters, where needed. */
-dlc_status weighted_narrow(const weighted *w, const dlc_layer_run *run);
+/* Makes copies of the parameters, in 16 bits or folded, where needed. */
+dlc_status weighted_copy(const weighted *w, const dlc_layer_run *run);
 /* The parameters as the product reads them; weighted_bias is NULL without a bias. */
 const void *weighted_weights(const weighted *w, const dlc_layer_run *run);
 const void *weighted_bias(const weighted *w, const dlc_layer_run *run);
-/* Where the product writes the gradient of the weights; weighted_widen then converts it
- * into run->param_diff. */
+/* Where the product writes the gradient of the weights; weighted_copy_back then
+ * converts it into run->param_diff. */
 void *weighted_gradient(const weighted *w, const dlc_layer_run *run);
-dlc_status weighted_widen(const weighted *w, const dlc_layer_run *run);
+dlc_status weighted_copy_back(const weighted *w, const dlc_layer_run *run);
 
 /* Adds the bias to out[0] and applies the activation, with our own kernel. */
 dlc_status weighted_bias_forward(const weighted *w, const dlc_layer_run *run);

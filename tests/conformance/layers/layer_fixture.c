@@ -279,6 +279,7 @@ static dlc_status build(fixture *r) {
         (status = infer(r)) != DLC_OK || (status = fuse(r)) != DLC_OK ||
         (status = choose_layout(r)) != DLC_OK)
         return status;
+    r->shapes.no_gradient |= r->spec.no_gradient;
     if (r->spec.phase == DLC_PHASE_TRAIN) /* requests all gradients that exist */
         r->memory.wants_gradient = ~r->shapes.no_gradient;
     r->memory.shared_gradient = r->spec.accumulate & r->memory.wants_gradient;

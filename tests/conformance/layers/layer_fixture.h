@@ -34,6 +34,7 @@ typedef struct layer_spec {
     int64_t iteration, sample;
     const dlc_layer_group *group; /* the ranks that split the samples; NULL: none */
     int empty;                    /* this one has no samples */
+    uint64_t no_gradient;         /* bit i: nobody wants in_diff[i] */
     uint64_t accumulate;          /* bit i: backward adds to in_diff[i], if it can */
     struct fixture *train_layer;
 } layer_spec;

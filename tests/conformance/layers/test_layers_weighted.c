@@ -80,8 +80,8 @@ START_TEST(deconvolution) {
 }
 END_TEST
 
-/* Weights are rounded, too. */
-START_TEST(deconvolution_in_fewer_bits) {
+/* In each type of fewer bits; weights are rounded, too. */
+static void check_rounded(layer_spec *spec) {
     static const struct {
         dlc_dtype floats;
         uint32_t math;
@@ -90,15 +90,42 @@ START_TEST(deconvolution_in_fewer_bits) {
                  {DLC_BF16, 0, 1.0 / 64},
                  {DLC_F16, 0, 1.0 / 512}};
     for (int t = 0; t < COUNT(types); t++) {
-        layer_spec spec = {.type = "deconvolution",
-                           .settings = deconvolutions[_i].settings,
-                           .floats = types[t].floats,
-                           .math = types[t].math,
-                           .in = {deconvolutions[_i].in}};
+        spec->floats = types[t].floats;
+        spec->math = types[t].math;
         if (types[t].math ||
-            (fixture_has(spec.floats) && fixture_takes(spec.type, spec.floats)))
-            check_all_ways(&spec, types[t].tolerance);
+            (fixture_has(spec->floats) && fixture_takes(spec->type, spec->floats)))
+            check_all_ways(spec, types[t].tolerance);
     }
+}
+
+START_TEST(deconvolution_in_fewer_bits) {
+    layer_spec spec = {.type = "deconvolution",
+                       .settings = deconvolutions[_i].settings,
+                       .in = {deconvolutions[_i].in}};
+    check_rounded(&spec);
+}
+END_TEST
+
+/* First layers, whose images a family may arrange in a way of its own. */
+static const struct {
+    const char *settings;
+    dlc_shape in;
+} first_layers[] = {
+    {"num_output=5 kernel_size=5", {4, {2, 3, 9, 7}}},
+    {"num_output=6 kernel_size=7 stride=2 pad=3 bias=no", {4, {2, 3, 12, 10}}},
+    {"num_output=5 kernel_size=11 stride=4", {4, {1, 3, 23, 19}}},
+    {"num_output=4 kernel_size=3 stride=2 pad=1", {4, {2, 3, 7, 9}}},
+    {"num_output=3 kernel_size=5 stride=3 pad=1", {4, {1, 1, 13, 17}}},
+    {"num_output=3 kernel_size=5 stride=2 pad=4", {4, {2, 2, 5, 8}}},
+};
+
+START_TEST(first_layer) {
+    layer_spec spec = {.type = "convolution",
+                       .settings = first_layers[_i].settings,
+                       .no_gradient = 1,
+                       .in = {first_layers[_i].in}};
+    check_all_ways(&spec, 2e-5);
+    check_rounded(&spec);
 }
 END_TEST
 
@@ -438,6 +465,7 @@ int main(void) {
     tcase_add_loop_test(tests, convolution_with_relu, 0, COUNT(convolutions));
     tcase_add_loop_test(tests, deconvolution, 0, COUNT(deconvolutions));
     tcase_add_loop_test(tests, deconvolution_in_fewer_bits, 0, COUNT(deconvolutions));
+    tcase_add_loop_test(tests, first_layer, 0, COUNT(first_layers));
     tcase_add_loop_test(tests, inner_product, 0, COUNT(products));
     tcase_add_loop_test(tests, frozen, 0, COUNT(kept));
     tcase_add_loop_test(tests, repeatable, 0, COUNT(large));

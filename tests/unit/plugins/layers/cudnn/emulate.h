@@ -33,6 +33,8 @@
 #define cudaPeekAtLastError() cudaSuccess
 #define cudaMemcpyAsync(to, from, bytes, kind, stream) \
     ((void)(kind), (void)(stream), memcpy(to, from, bytes), cudaSuccess)
+#define cudaMemsetAsync(to, value, bytes, stream) \
+    ((void)(stream), memset(to, value, bytes), cudaSuccess)
 #define cudaHostAlloc(memory, bytes, flags) \
     ((void)(flags), *(memory) = calloc(1, bytes), \
      *(memory) ? cudaSuccess : cudaErrorMemoryAllocation)

@@ -57,6 +57,7 @@ static dlc_status family_open(const dlc_family_args *args, void **opaque) {
     net->device_ops = &host_device;
     net->phase = args->phase;
     net->precision = args->precision;
+    net->math = args->math;
     *opaque = net;
     return DLC_OK;
 }
@@ -66,65 +67,15 @@ static void family_close(void *opaque) {
     host->free(opaque);
 }
 
-static int is_last(const dlc_layout *layout) {
-    return layout && !layout->plain;
-}
-
-static int same_layout_of(const dlc_tensor *a, const dlc_tensor *b) {
-    return is_last(a->layout) == is_last(b->layout);
-}
-
-struct dlc_reorder {
-    dlc_dtype from, to;
-    int from_last, to_last;
-    int64_t images, channels, points;
-};
-
-static dlc_status reorder_create(void *opaque, const dlc_tensor *from,
-                                 const dlc_tensor *to, dlc_reorder **out) {
-    const dlc_shape *shape = &from->shape;
-    dlc_reorder *r = host->alloc(sizeof *r);
-    (void)opaque;
-    if (!r)
-        return DLC_ERR_NOMEM;
-    *r = (dlc_reorder){.from = from->dtype,
-                       .to = to->dtype,
-                       .from_last = is_last(from->layout),
-                       .to_last = is_last(to->layout),
-                       .images = shape->rank ? shape->dims[0] : 1,
-                       .channels = shape->rank > 1 ? shape->dims[1] : 1};
-    r->points = dlc_shape_count(shape) / r->images / r->channels;
-    *out = r;
-    return DLC_OK;
-}
-
-static int64_t place(const dlc_reorder *r, int last, int64_t n, int64_t c, int64_t p) {
-    return last ? (n * r->points + p) * r->channels + c
-                : (n * r->channels + c) * r->points + p;
-}
-
-static dlc_status reorder_run(dlc_reorder *r, const void *src, void *dst) {
-    for (int64_t n = 0; n < r->images; n++)
-        for (int64_t c = 0; c < r->channels; c++)
-            for (int64_t p = 0; p < r->points; p++)
-                store_one(r->to, dst, place(r, r->to_last, n, c, p),
-                          load_one(r->from, src, place(r, r->from_last, n, c, p)));
-    return DLC_OK;
-}
-
-static void reorder_destroy(dlc_reorder *reorder) {
-    host->free(reorder);
-}
-
 const dlc_family cudnn_family = {
     .size = sizeof(dlc_family),
     .name = "cudnn",
     .open = family_open,
     .close = family_close,
-    .same_layout = same_layout_of,
-    .reorder_create = reorder_create,
-    .reorder_run = reorder_run,
-    .reorder_destroy = reorder_destroy,
+    .same_layout = layouts_are_same,
+    .reorder_create = layout_reorder_create,
+    .reorder_run = layout_reorder_run,
+    .reorder_destroy = layout_reorder_destroy,
 };
 
 /* ---- The descriptor ---------------------------------------------------------- */

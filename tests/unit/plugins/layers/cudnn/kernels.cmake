@@ -3,7 +3,7 @@
 set(folder ${PROJECT_SOURCE_DIR}/plugins/layers/cudnn)
 set(sources "")
 foreach(name activation eltwise tensors pooling upsample lrn softmax labels softmax_loss pair_loss accuracy
-    dropout scale concat flatten layout relu)
+    dropout scale concat flatten layout layout_reorder fold relu)
   list(APPEND sources ${folder}/${name}.c)
 endforeach()
 # Plain loops replace cuDNN and cuBLASLt, and kernels are emulated. Sanitizers cannot follow
@@ -13,7 +13,7 @@ foreach(name convolution deconvolution filters inner_product weighted batch_norm
 endforeach()
 enable_language(CXX)
 set(emulated "")
-set(kernels norm bias reorder)
+set(kernels norm bias reorder fold)
 if(DLC_SANITIZE)
   list(APPEND sources host_kernels.c)
 else()

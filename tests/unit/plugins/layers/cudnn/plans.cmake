@@ -24,7 +24,8 @@ endif()
 set(folder ${PROJECT_SOURCE_DIR}/plugins/layers/cudnn)
 dlc_add_check(test_cudnn_graph SOURCES test_cudnn_graph.c ${PROJECT_SOURCE_DIR}/tests/support/scratch.c
     ${folder}/graph.c ${folder}/plan.c ${folder}/autotune.c ${folder}/plan_cache.c ${folder}/family.c
-    ${folder}/layout.c ${folder}/library.c $<TARGET_OBJECTS:cudnn-emulated-reorder>
+    ${folder}/layout.c ${folder}/layout_reorder.c ${folder}/library.c
+    $<TARGET_OBJECTS:cudnn-emulated-reorder> $<TARGET_OBJECTS:cudnn-emulated-fold>
   LIBS plugin config base check cuda cudnn NO_VALGRIND
   ENVIRONMENT ${described} DLCORE_CUDNN_CACHE=no)
 if(TARGET test_cudnn_graph)
