@@ -9,8 +9,6 @@
 
 namespace {
 
-enum { AHEAD = 4 }; /* rows of a thread in flight */
-
 template <typename T, int WIDE>
 __global__ void add(tiling t, limits b, bool bounded, const float *bias, T *y) {
     int64_t channel;
@@ -20,7 +18,7 @@ __global__ void add(tiling t, limits b, bool bounded, const float *bias, T *y) {
     if (bias)
         load<float, WIDE>(bias + channel, more);
     pack<T, WIDE> ahead[AHEAD];
-    for_rows<AHEAD>(
+    for_rows(
         t, channel, [&](int k, int64_t at) { ahead[k] = fetch<WIDE>(y + at); },
         [&](int k, int64_t at) {
             float v[WIDE];
@@ -42,7 +40,7 @@ __global__ void backward(tiling t, limits b, bool bounded, const T *y, T *dy,
     float sums[1][WIDE] = {};
     pack<T, WIDE> d_ahead[AHEAD], y_ahead[AHEAD];
     if (mine)
-        for_rows<AHEAD>(
+        for_rows(
             t, channel,
             [&](int k, int64_t at) {
                 d_ahead[k] = fetch<WIDE>(dy + at);

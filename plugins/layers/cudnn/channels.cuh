@@ -12,7 +12,8 @@
 
 #include "values.cuh"
 
-enum { BLOCK = 256, ACROSS_MOST = 32, STEPS_LEAST = 4 };
+enum { BLOCK = 256, ACROSS_MOST = 32 };
+enum { AHEAD = 4 }; /* rows of a thread in flight */
 enum { BLOCKS_SUMMED = 528, BLOCKS_APART = 4224 };
 
 struct tiling {
@@ -32,12 +33,9 @@ static inline tiling tiling_in(int64_t rows, int64_t channels, int wide,
         t.across *= 2;
     t.down = BLOCK / t.across;
     t.groups = (unsigned)((columns + t.across - 1) / t.across);
-    int64_t least = (int64_t)t.down * STEPS_LEAST;
+    int64_t step = (int64_t)t.down * AHEAD, steps = (rows + step - 1) / step;
     int64_t wanted = blocks / t.groups > 0 ? blocks / t.groups : 1;
-    int64_t most = (rows + least - 1) / least;
-    int64_t chunks = wanted < most ? wanted : most;
-    t.chunk_rows = (rows + chunks - 1) / chunks;
-    t.chunk_rows = (t.chunk_rows + t.down - 1) / t.down * t.down;
+    t.chunk_rows = (steps + wanted - 1) / wanted * step;
     t.chunks = (unsigned)((rows + t.chunk_rows - 1) / t.chunk_rows);
     return t;
 }
@@ -71,23 +69,23 @@ static __device__ __forceinline__ bool own_channel(const tiling &t, int64_t *cha
 }
 
 /* Does load(i, at) and then use(i, at) for this thread's rows, where `at` is the place
- * of the row's first channel. ROWS of them, i from 0, are loaded before the first is
+ * of the row's first channel. AHEAD of them, i from 0, are loaded before the first is
  * used, so that enough loads are in flight: behind a store a compiler must not move a
  * load up. */
-template <int ROWS, typename LOAD, typename USE>
+template <typename LOAD, typename USE>
 static __device__ __forceinline__ void for_rows(const tiling &t, int64_t channel,
                                                 LOAD load, USE use) {
     int64_t chunk = t.last_first ? t.chunks - 1 - blockIdx.y : blockIdx.y;
     int64_t end = (chunk + 1) * t.chunk_rows;
     end = end < t.rows ? end : t.rows;
     for (int64_t row = chunk * t.chunk_rows + threadIdx.y; row < end;
-         row += ROWS * t.down) {
+         row += AHEAD * t.down) {
 #pragma unroll
-        for (int i = 0; i < ROWS; i++)
+        for (int i = 0; i < AHEAD; i++)
             if (row + i * t.down < end)
                 load(i, (row + i * t.down) * t.channels + channel);
 #pragma unroll
-        for (int i = 0; i < ROWS; i++)
+        for (int i = 0; i < AHEAD; i++)
             if (row + i * t.down < end)
                 use(i, (row + i * t.down) * t.channels + channel);
     }

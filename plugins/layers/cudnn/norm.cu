@@ -11,7 +11,7 @@
 
 namespace {
 
-enum { AHEAD = 4 }; /* rows of a thread in flight */
+enum { RESIDENT = 2 }; /* blocks of a multiprocessor, which limits their registers */
 
 /* The numbers that normalize a channel. */
 template <int WIDE> struct values {
@@ -75,7 +75,7 @@ __global__ void sum(tiling t, const T *__restrict__ x, float *partial) {
     pack<T, WIDE> ahead[AHEAD];
     if (mine) {
         load(x + channel, pivot);
-        for_rows<AHEAD>(
+        for_rows(
             t, channel, [&](int k, int64_t at) { ahead[k] = fetch<WIDE>(x + at); },
             [&](int k, int64_t) {
                 float v[WIDE];
@@ -158,7 +158,7 @@ __global__ void clear_block(norm_job job, int kinds) {
 }
 
 template <typename T, int WIDE, bool SUM>
-__global__ void __launch_bounds__(BLOCK) apply(tiling t, norm_job job) {
+__global__ void __launch_bounds__(BLOCK, RESIDENT) apply(tiling t, norm_job job) {
     int64_t channel;
     if (!own_channel<WIDE>(t, &channel))
         return;
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(BLOCK) apply(tiling t, norm_job job) {
     const limits b = limits_of(job);
     const T *x = (const T *)job.x, *other = (const T *)job.other;
     pack<T, WIDE> x_ahead[AHEAD], other_ahead[AHEAD];
-    for_rows<AHEAD>(
+    for_rows(
         t, channel,
         [&](int k, int64_t at) {
             x_ahead[k] = fetch<WIDE>(x + at);
@@ -191,11 +191,23 @@ __global__ void __launch_bounds__(BLOCK) apply(tiling t, norm_job job) {
         });
 }
 
-/* Sums of the gradient d before the activation, and of d (x - mean). With a fused sum
- * (SUM) the mask tells where the activation was bounded, and d is the gradient of the
- * sum's other input, too. */
+/* The gradients before the activation: with a fused sum (SUM) the mask tells where it
+ * was bounded. */
+template <int WIDE, bool SUM>
+__device__ __forceinline__ void
+through_activation(const norm_job &job, const limits &b, const values<WIDE> &of,
+                   unsigned mask, const float (&x)[WIDE], float (&d)[WIDE]) {
+#pragma unroll
+    for (int i = 0; i < WIDE; i++)
+        if (SUM && job.bounded)
+            d[i] = mask >> i & 1 ? d[i] : scaled_gradient(b, d[i]);
+        else if (job.bounded)
+            d[i] = limited_gradient(b, normalised(of, i, x[i]), d[i]);
+}
+
+/* Sums of the gradient d before the activation, and of d (x - mean). */
 template <typename T, int WIDE, bool SUM>
-__global__ void __launch_bounds__(BLOCK)
+__global__ void __launch_bounds__(BLOCK, RESIDENT)
     sum_backward(tiling t, norm_job job, float *partial) {
     int64_t channel;
     bool mine = own_channel<WIDE>(t, &channel);
@@ -205,33 +217,26 @@ __global__ void __launch_bounds__(BLOCK)
         values_of<WIDE>(job, channel, of);
     const limits b = limits_of(job);
     const T *x = (const T *)job.x, *dy = (const T *)job.dy;
-    const bool gives = SUM && (job.bounded || job.other_diff != job.dy);
     pack<T, WIDE> x_ahead[AHEAD], d_ahead[AHEAD];
     unsigned mask[AHEAD];
     if (mine)
-        for_rows<AHEAD>(
+        for_rows(
             t, channel,
             [&](int k, int64_t at) {
                 x_ahead[k] = fetch<WIDE>(x + at);
                 d_ahead[k] = fetch<WIDE>(dy + at);
-                if (SUM && job.bounded)
-                    mask[k] = job.mask[at / WIDE];
+                mask[k] = SUM && job.bounded ? job.mask[at / WIDE] : 0;
             },
-            [&](int k, int64_t at) {
+            [&](int k, int64_t) {
                 float v[WIDE], d[WIDE];
                 unpack(x_ahead[k], v);
                 unpack(d_ahead[k], d);
+                through_activation<WIDE, SUM>(job, b, of, mask[k], v, d);
 #pragma unroll
                 for (int i = 0; i < WIDE; i++) {
-                    if (SUM && job.bounded)
-                        d[i] = mask[k] >> i & 1 ? d[i] : scaled_gradient(b, d[i]);
-                    else if (job.bounded)
-                        d[i] = limited_gradient(b, normalised(of, i, v[i]), d[i]);
                     sums[0][i] += d[i];
                     sums[1][i] = fmaf(d[i], v[i] - of.mean[i], sums[1][i]);
                 }
-                if (gives)
-                    store<T, WIDE>(d, (T *)job.other_diff + at);
             });
     reduce_block<WIDE, 2>(t, sums, partial);
 }
@@ -285,9 +290,13 @@ __global__ void merge_backward(norm_job job, float *slopes) {
     store_slopes(job, c, *job.samples, job.blocks[c], job.blocks[n + c], slopes);
 }
 
-/* With a fused sum (SUM) the gradient before the activation is in other_diff. */
+/* d is the gradient of a fused sum's other input, too. */
+__host__ __device__ __forceinline__ bool gives_other(const norm_job &job) {
+    return job.other_diff && (job.bounded || job.other_diff != job.dy);
+}
+
 template <typename T, int WIDE, bool SUM>
-__global__ void __launch_bounds__(BLOCK)
+__global__ void __launch_bounds__(BLOCK, RESIDENT)
     apply_backward(tiling t, norm_job job, const float *slopes) {
     int64_t channel;
     if (!own_channel<WIDE>(t, &channel))
@@ -298,26 +307,30 @@ __global__ void __launch_bounds__(BLOCK)
     load(slopes + channel, shift);
     load(slopes + t.channels + channel, slope);
     const limits b = limits_of(job);
-    const T *x = (const T *)job.x, *from = (const T *)(SUM ? job.other_diff : job.dy);
+    const T *x = (const T *)job.x, *dy = (const T *)job.dy;
+    const bool gives = SUM && gives_other(job);
     pack<T, WIDE> x_ahead[AHEAD], d_ahead[AHEAD];
-    for_rows<AHEAD>(
+    unsigned mask[AHEAD];
+    for_rows(
         t, channel,
         [&](int k, int64_t at) {
             x_ahead[k] = fetch<WIDE>(x + at);
-            d_ahead[k] = fetch<WIDE>(from + at);
+            d_ahead[k] = fetch<WIDE>(dy + at);
+            mask[k] = SUM && job.bounded ? job.mask[at / WIDE] : 0;
         },
         [&](int k, int64_t at) {
             float v[WIDE], d[WIDE];
             unpack(x_ahead[k], v);
             unpack(d_ahead[k], d);
+            through_activation<WIDE, SUM>(job, b, of, mask[k], v, d);
+            if (gives)
+                store<T, WIDE>(d, (T *)job.other_diff + at);
 #pragma unroll
-            for (int i = 0; i < WIDE; i++) {
-                if (!SUM && job.bounded)
-                    d[i] = limited_gradient(b, normalised(of, i, v[i]), d[i]);
+            for (int i = 0; i < WIDE; i++)
                 d[i] = of.factor[i] *
                        (d[i] - shift[i] - (v[i] - of.mean[i]) * slope[i]);
-            }
-            store<T, WIDE>(d, (T *)job.dx + at);
+            if (job.dx)
+                store<T, WIDE>(d, (T *)job.dx + at);
         });
 }
 
@@ -360,7 +373,7 @@ void backward(const norm_job *job, float *partial, cudaStream_t stream) {
     LAUNCH(kernel, tiling_grid(t), tiling_block(t), stream, t, *job, partial);
     LAUNCH(finish_backward, reduction_blocks(t.channels), reduction_block(), stream,
            *job, t.chunks, partial, slopes);
-    if (job->dx && !job->blocks)
+    if ((job->dx || gives_other(*job)) && !job->blocks)
         backward_last<T, WIDE>(job, slopes, stream);
 }
 

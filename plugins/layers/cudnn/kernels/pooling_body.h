@@ -13,10 +13,10 @@ typedef struct pooling_args {
     int wide_place; /* 1: positions in windows are uint32_t, else uint8_t */
     int32_t in[2], out[2], kernel[2], stride[2], pad[2];
     int64_t channels, images;
-    fast_divisor columns[2], rows[2], vectors; /* of in and out; channels / width */
-    fast_divisor step[2];                      /* by the stride */
-    const void *from;                          /* forward: in; backward: out_diff */
-    void *to;                                  /* forward: out; backward: in_diff */
+    fast_divisor vectors; /* channels / width */
+    fast_divisor step[2]; /* by the stride */
+    const void *from;     /* forward: in; backward: out_diff */
+    void *to;             /* forward: out; backward: in_diff */
     void *
         place; /* position of the maximum in its window; NULL: not wanted, or average */
 } pooling_args;
@@ -28,19 +28,18 @@ BODY void pooling_ready(pooling_args *p) {
     width = width_of(p->type, p->wide);
     p->wide_place = (int64_t)p->kernel[0] * p->kernel[1] > 256;
     p->vectors = fast_divisor_of(p->channels / width);
-    p->rows[0] = fast_divisor_of(p->in[0]);
-    p->rows[1] = fast_divisor_of(p->out[0]);
-    p->columns[0] = fast_divisor_of(p->in[1]);
-    p->columns[1] = fast_divisor_of(p->out[1]);
     for (int i = 0; i < 2; i++)
         p->step[i] = fast_divisor_of(p->stride[i]);
 }
 
-/* Threads per image: one per few channels of each output (forward) or input
- * (backward). */
+/* Rows of an output (forward) or input (backward), and threads of a row: one per few
+ * channels of each column. */
+BODY int32_t pooling_rows(const pooling_args *p, int backward) {
+    return backward ? p->in[0] : p->out[0];
+}
+
 BODY int64_t pooling_items(const pooling_args *p, int backward) {
-    const int32_t *size = backward ? p->in : p->out;
-    return p->channels / width_of(p->type, p->wide) * size[0] * size[1];
+    return p->channels / width_of(p->type, p->wide) * (backward ? p->in[1] : p->out[1]);
 }
 
 /* The part of a window inside the image, and 1 / the area that an average divides
@@ -65,17 +64,18 @@ BODY pooling_part pooling_part_of(const pooling_args *p, int32_t y, int32_t x) {
 }
 
 typedef struct pooling_at {
-    int64_t image, channel;
+    int64_t image;
     int32_t y, x;
+    int64_t channel;
 } pooling_at;
 
-BODY pooling_at pooling_split(const pooling_args *p, int out, int width,
-                              uint32_t item) {
+BODY pooling_at pooling_split(const pooling_args *p, int width, int64_t image,
+                              int32_t row, uint32_t item) {
     pooling_at at;
+    at.image = image;
+    at.y = row;
     at.channel = (int64_t)fast_divmod(&item, p->vectors) * width;
-    at.x = (int32_t)fast_divmod(&item, p->columns[out]);
-    at.y = (int32_t)fast_divmod(&item, p->rows[out]);
-    at.image = item;
+    at.x = (int32_t)item;
     return at;
 }
 
@@ -167,8 +167,8 @@ BODY void pooling_mean(const pooling_args *p, dlc_dtype type, int width, pooling
 }
 
 BODY void pooling_forward_at(const pooling_args *p, dlc_dtype type, int width,
-                             uint32_t item) {
-    const pooling_at at = pooling_split(p, 1, width, item);
+                             int64_t image, int32_t row, uint32_t item) {
+    const pooling_at at = pooling_split(p, width, image, row, item);
     const pooling_part part = pooling_part_of(p, at.y, at.x);
     if (p->average)
         pooling_mean(p, type, width, at, &part);
@@ -202,8 +202,8 @@ BODY void pooling_gather(const pooling_args *p, dlc_dtype type, int width,
 }
 
 BODY void pooling_backward_at(const pooling_args *p, dlc_dtype type, int width,
-                              uint32_t item) {
-    const pooling_at at = pooling_split(p, 0, width, item);
+                              int64_t image, int32_t row, uint32_t item) {
+    const pooling_at at = pooling_split(p, width, image, row, item);
     int32_t top, left;
     int32_t bottom = pooling_covering(p, 0, at.y, &top);
     int32_t right = pooling_covering(p, 1, at.x, &left);

@@ -22,7 +22,7 @@
 #undef __launch_bounds__
 #undef __grid_constant__
 #define __shared__ static
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __grid_constant__
 #define __syncthreads() emulate::wait_at(emulate::AT_BLOCK)
 #define __shfl_xor_sync(mask, value, step) emulate::shuffle(mask, value, step)
