@@ -16,7 +16,7 @@ most=$((60 << 20)) # bytes
 
 cmake -G Ninja -B "$build" -DCMAKE_BUILD_TYPE=Release -DDLC_BUILD_TESTS=ON \
     -DCMAKE_CUDA_ARCHITECTURES="${ARCHITECTURES:-90-real}" >/dev/null
-cmake --build "$build" -j "${JOBS:-$(nproc)}" --target all device_speed update_speed feed_speed \
+cmake --build "$build" -j "${JOBS:-$(nproc)}" --target all device_speed update_speed norm_speed \
     >"$build/bundle.log" || {
     tail -20 "$build/bundle.log" >&2
     exit 1
@@ -27,7 +27,7 @@ cp "$build/bin/dlcore" "$tree/bin/"
 cp -L "$build"/lib/libdlcore.so.? "$tree/lib/"
 cp "$build"/lib/dlcore/0/*.so "$tree/lib/dlcore/0/"
 rm -f "$tree/lib/dlcore/0/transport-mpi.so" # would bring half of MPI along
-cp "$build"/bench/{device,update,feed}_speed "$build"/tests/bin/test_device_{kernels,convert,precision} \
+cp "$build"/bench/{device,update,norm}_speed "$build"/tests/bin/test_device_{kernels,convert,precision} \
     "$build"/tests/bin/test_layers_* "$build"/tests/bin/test_gpu_{device,semaphores} \
     "$build/tests/bin/test_transport_queues" "$tree/tests/"
 strip --strip-unneeded "$tree"/bin/* "$tree"/lib/*.so.? "$tree"/lib/dlcore/0/*.so \
@@ -40,7 +40,7 @@ find "$tree" -type f \( -name '*.so*' -o -perm -u+x \) -exec ldd {} + 2>/dev/nul
     grep -Ev '/(libdlcore|libcu|libnccl|libnv)' |
     while IFS= read -r library; do cp -L "$library" "$tree/needed/"; done
 
-cp -r models "$tree/"
+cp -r models examples "$tree/"
 cp /usr/share/datasets/fashion-mnist/*.gz "$tree/data/"
 if [ -f data/cifar10/data_batch_1.bin ]; then
     head -c $((5000 * 3073)) data/cifar10/data_batch_1.bin >"$tree/data/data_batch_1.bin"
