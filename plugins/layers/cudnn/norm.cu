@@ -191,21 +191,9 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) apply(tiling t, norm_job job)
         });
 }
 
-/* The gradients before the activation: with a fused sum (SUM) the mask tells where it
- * was bounded. */
-template <int WIDE, bool SUM>
-__device__ __forceinline__ void
-through_activation(const norm_job &job, const limits &b, const values<WIDE> &of,
-                   unsigned mask, const float (&x)[WIDE], float (&d)[WIDE]) {
-#pragma unroll
-    for (int i = 0; i < WIDE; i++)
-        if (SUM && job.bounded)
-            d[i] = mask >> i & 1 ? d[i] : scaled_gradient(b, d[i]);
-        else if (job.bounded)
-            d[i] = limited_gradient(b, normalised(of, i, x[i]), d[i]);
-}
-
-/* Sums of the gradient d before the activation, and of d (x - mean). */
+/* Sums of the gradient d before the activation, and of d (x - mean). With a fused sum
+ * (SUM) the mask tells where the activation was bounded, and d is the gradient of the
+ * sum's other input, too. */
 template <typename T, int WIDE, bool SUM>
 __global__ void __launch_bounds__(BLOCK, RESIDENT)
     sum_backward(tiling t, norm_job job, float *partial) {
@@ -217,6 +205,7 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT)
         values_of<WIDE>(job, channel, of);
     const limits b = limits_of(job);
     const T *x = (const T *)job.x, *dy = (const T *)job.dy;
+    const bool gives = SUM && (job.bounded || job.other_diff != job.dy);
     pack<T, WIDE> x_ahead[AHEAD], d_ahead[AHEAD];
     unsigned mask[AHEAD];
     if (mine)
@@ -225,18 +214,24 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT)
             [&](int k, int64_t at) {
                 x_ahead[k] = fetch<WIDE>(x + at);
                 d_ahead[k] = fetch<WIDE>(dy + at);
-                mask[k] = SUM && job.bounded ? job.mask[at / WIDE] : 0;
+                if (SUM && job.bounded)
+                    mask[k] = job.mask[at / WIDE];
             },
-            [&](int k, int64_t) {
+            [&](int k, int64_t at) {
                 float v[WIDE], d[WIDE];
                 unpack(x_ahead[k], v);
                 unpack(d_ahead[k], d);
-                through_activation<WIDE, SUM>(job, b, of, mask[k], v, d);
 #pragma unroll
                 for (int i = 0; i < WIDE; i++) {
+                    if (SUM && job.bounded)
+                        d[i] = mask[k] >> i & 1 ? d[i] : scaled_gradient(b, d[i]);
+                    else if (job.bounded)
+                        d[i] = limited_gradient(b, normalised(of, i, v[i]), d[i]);
                     sums[0][i] += d[i];
                     sums[1][i] = fmaf(d[i], v[i] - of.mean[i], sums[1][i]);
                 }
+                if (gives)
+                    store<T, WIDE>(d, (T *)job.other_diff + at);
             });
     reduce_block<WIDE, 2>(t, sums, partial);
 }
@@ -290,11 +285,7 @@ __global__ void merge_backward(norm_job job, float *slopes) {
     store_slopes(job, c, *job.samples, job.blocks[c], job.blocks[n + c], slopes);
 }
 
-/* d is the gradient of a fused sum's other input, too. */
-__host__ __device__ __forceinline__ bool gives_other(const norm_job &job) {
-    return job.other_diff && (job.bounded || job.other_diff != job.dy);
-}
-
+/* With a fused sum (SUM) the gradient before the activation is in other_diff. */
 template <typename T, int WIDE, bool SUM>
 __global__ void __launch_bounds__(BLOCK, RESIDENT)
     apply_backward(tiling t, norm_job job, const float *slopes) {
@@ -307,30 +298,26 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT)
     load(slopes + channel, shift);
     load(slopes + t.channels + channel, slope);
     const limits b = limits_of(job);
-    const T *x = (const T *)job.x, *dy = (const T *)job.dy;
-    const bool gives = SUM && gives_other(job);
+    const T *x = (const T *)job.x, *from = (const T *)(SUM ? job.other_diff : job.dy);
     pack<T, WIDE> x_ahead[AHEAD], d_ahead[AHEAD];
-    unsigned mask[AHEAD];
     for_rows(
         t, channel,
         [&](int k, int64_t at) {
             x_ahead[k] = fetch<WIDE>(x + at);
-            d_ahead[k] = fetch<WIDE>(dy + at);
-            mask[k] = SUM && job.bounded ? job.mask[at / WIDE] : 0;
+            d_ahead[k] = fetch<WIDE>(from + at);
         },
         [&](int k, int64_t at) {
             float v[WIDE], d[WIDE];
             unpack(x_ahead[k], v);
             unpack(d_ahead[k], d);
-            through_activation<WIDE, SUM>(job, b, of, mask[k], v, d);
-            if (gives)
-                store<T, WIDE>(d, (T *)job.other_diff + at);
 #pragma unroll
-            for (int i = 0; i < WIDE; i++)
+            for (int i = 0; i < WIDE; i++) {
+                if (!SUM && job.bounded)
+                    d[i] = limited_gradient(b, normalised(of, i, v[i]), d[i]);
                 d[i] = of.factor[i] *
                        (d[i] - shift[i] - (v[i] - of.mean[i]) * slope[i]);
-            if (job.dx)
-                store<T, WIDE>(d, (T *)job.dx + at);
+            }
+            store<T, WIDE>(d, (T *)job.dx + at);
         });
 }
 
@@ -373,7 +360,7 @@ void backward(const norm_job *job, float *partial, cudaStream_t stream) {
     LAUNCH(kernel, tiling_grid(t), tiling_block(t), stream, t, *job, partial);
     LAUNCH(finish_backward, reduction_blocks(t.channels), reduction_block(), stream,
            *job, t.chunks, partial, slopes);
-    if ((job->dx || gives_other(*job)) && !job->blocks)
+    if (job->dx && !job->blocks)
         backward_last<T, WIDE>(job, slopes, stream);
 }
 

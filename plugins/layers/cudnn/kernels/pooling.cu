@@ -1,34 +1,46 @@
-// Kernels of pooling. The grid goes over a row's items, rows and images.
+// Kernels of pooling.
 #include "launch.cuh"
 
 template <dlc_dtype TYPE, int WIDTH, int BACKWARD>
 static __global__ void __launch_bounds__(BLOCK)
-    pooling_kernel(const __grid_constant__ pooling_args p) {
-    uint32_t item = blockIdx.x * blockDim.x + threadIdx.x;
-    if (item >= pooling_items(&p, BACKWARD))
+    pooling_kernel(const __grid_constant__ pooling_args p, uint32_t items) {
+    uint32_t item = blockIdx.x * BLOCK + threadIdx.x;
+    if (item >= items)
         return;
-    for (int64_t image = blockIdx.z; image < p.images; image += gridDim.z)
-        for (int32_t row = (int32_t)blockIdx.y; row < pooling_rows(&p, BACKWARD);
-             row += (int32_t)gridDim.y)
-            if (BACKWARD)
-                pooling_backward_at(&p, TYPE, WIDTH, image, row, item);
-            else
-                pooling_forward_at(&p, TYPE, WIDTH, image, row, item);
+    if (BACKWARD)
+        pooling_backward_at(&p, TYPE, WIDTH, item);
+    else
+        pooling_forward_at(&p, TYPE, WIDTH, item);
+}
+
+// The arguments for the images from `first` on.
+static pooling_args images_from(const pooling_args *p, int backward, int64_t first) {
+    int64_t in = p->channels * p->in[0] * p->in[1],
+            out = p->channels * p->out[0] * p->out[1];
+    int64_t bytes = (int64_t)size_of(p->type);
+    pooling_args part = *p;
+    part.from = (const char *)p->from + first * (backward ? out : in) * bytes;
+    part.to = (char *)p->to + first * (backward ? in : out) * bytes;
+    if (p->place)
+        part.place = (char *)p->place + first * out * (p->wide_place ? 4 : 1);
+    return part;
 }
 
 template <int BACKWARD>
 static cudaError_t pooling_run(const pooling_args *p, cudaStream_t stream) {
-    constexpr int64_t WARP = 32, MOST = 65535; // of the second and third dimension
-    int64_t items = pooling_items(p, BACKWARD);
-    const unsigned threads = (unsigned)min_i64((items + WARP - 1) / WARP * WARP, BLOCK);
-    const dim3 blocks((unsigned)((items + threads - 1) / threads),
-                      (unsigned)min_i64(pooling_rows(p, BACKWARD), MOST),
-                      (unsigned)min_i64(p->images, MOST));
-    return with_width(p->type, p->wide, [&](auto type, auto width) {
-        LAUNCH(
-            (pooling_kernel<decltype(type)::value, decltype(width)::value, BACKWARD>),
-            blocks, threads, stream, *p);
-    });
+    int64_t each = pooling_items(p, BACKWARD), at_once = max_i64(MOST_ITEMS / each, 1);
+    cudaError_t error = cudaSuccess;
+    for (int64_t first = 0; first < p->images && error == cudaSuccess;
+         first += at_once) {
+        pooling_args part = images_from(p, BACKWARD, first);
+        uint32_t items = (uint32_t)(min_i64(at_once, p->images - first) * each);
+        error = with_width(p->type, p->wide, [&](auto type, auto width) {
+            LAUNCH((pooling_kernel<decltype(type)::value, decltype(width)::value,
+                                   BACKWARD>),
+                   blocks_of(items), BLOCK, stream, part, items);
+        });
+    }
+    return error;
 }
 
 extern "C" cudaError_t pooling_forward_run(const pooling_args *p, cudaStream_t stream) {

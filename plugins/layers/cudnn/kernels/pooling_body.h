@@ -13,10 +13,10 @@ typedef struct pooling_args {
     int wide_place; /* 1: positions in windows are uint32_t, else uint8_t */
     int32_t in[2], out[2], kernel[2], stride[2], pad[2];
     int64_t channels, images;
-    fast_divisor vectors; /* channels / width */
-    fast_divisor step[2]; /* by the stride */
-    const void *from;     /* forward: in; backward: out_diff */
-    void *to;             /* forward: out; backward: in_diff */
+    fast_divisor columns[2], rows[2], vectors; /* of in and out; channels / width */
+    fast_divisor step[2];                      /* by the stride */
+    const void *from;                          /* forward: in; backward: out_diff */
+    void *to;                                  /* forward: out; backward: in_diff */
     void *
         place; /* position of the maximum in its window; NULL: not wanted, or average */
 } pooling_args;
@@ -28,18 +28,19 @@ BODY void pooling_ready(pooling_args *p) {
     width = width_of(p->type, p->wide);
     p->wide_place = (int64_t)p->kernel[0] * p->kernel[1] > 256;
     p->vectors = fast_divisor_of(p->channels / width);
+    p->rows[0] = fast_divisor_of(p->in[0]);
+    p->rows[1] = fast_divisor_of(p->out[0]);
+    p->columns[0] = fast_divisor_of(p->in[1]);
+    p->columns[1] = fast_divisor_of(p->out[1]);
     for (int i = 0; i < 2; i++)
         p->step[i] = fast_divisor_of(p->stride[i]);
 }
 
-/* Rows of an output (forward) or input (backward), and threads of a row: one per few
- * channels of each column. */
-BODY int32_t pooling_rows(const pooling_args *p, int backward) {
-    return backward ? p->in[0] : p->out[0];
-}
-
+/* Threads per image: one per few channels of each output (forward) or input
+ * (backward). */
 BODY int64_t pooling_items(const pooling_args *p, int backward) {
-    return p->channels / width_of(p->type, p->wide) * (backward ? p->in[1] : p->out[1]);
+    const int32_t *size = backward ? p->in : p->out;
+    return p->channels / width_of(p->type, p->wide) * size[0] * size[1];
 }
 
 /* The part of a window inside the image, and 1 / the area that an average divides
@@ -64,18 +65,17 @@ BODY pooling_part pooling_part_of(const pooling_args *p, int32_t y, int32_t x) {
 }
 
 typedef struct pooling_at {
-    int64_t image;
+    int64_t image, channel;
     int32_t y, x;
-    int64_t channel;
 } pooling_at;
 
-BODY pooling_at pooling_split(const pooling_args *p, int width, int64_t image,
-                              int32_t row, uint32_t item) {
+BODY pooling_at pooling_split(const pooling_args *p, int out, int width,
+                              uint32_t item) {
     pooling_at at;
-    at.image = image;
-    at.y = row;
     at.channel = (int64_t)fast_divmod(&item, p->vectors) * width;
-    at.x = (int32_t)item;
+    at.x = (int32_t)fast_divmod(&item, p->columns[out]);
+    at.y = (int32_t)fast_divmod(&item, p->rows[out]);
+    at.image = item;
     return at;
 }
 
@@ -88,9 +88,10 @@ typedef struct places {
     uint32_t v[WIDEST];
 } places;
 
-BODY places load_places(const pooling_args *p, int width, int64_t at) {
+/* `wide` is p->wide_place, as a constant. */
+BODY places load_places(const pooling_args *p, int wide, int width, int64_t at) {
     places out;
-    if (p->wide_place) {
+    if (wide) {
         for (int k = 0; k < width; k++)
             out.v[k] = ((const uint32_t *)p->place)[at + k];
         return out;
@@ -167,8 +168,8 @@ BODY void pooling_mean(const pooling_args *p, dlc_dtype type, int width, pooling
 }
 
 BODY void pooling_forward_at(const pooling_args *p, dlc_dtype type, int width,
-                             int64_t image, int32_t row, uint32_t item) {
-    const pooling_at at = pooling_split(p, width, image, row, item);
+                             uint32_t item) {
+    const pooling_at at = pooling_split(p, 1, width, item);
     const pooling_part part = pooling_part_of(p, at.y, at.x);
     if (p->average)
         pooling_mean(p, type, width, at, &part);
@@ -184,37 +185,63 @@ BODY int32_t pooling_covering(const pooling_args *p, int i, int32_t at,
     return (int32_t)min_i64(fast_divide((uint32_t)shifted, p->step[i]), p->out[i] - 1);
 }
 
-/* Adds the contribution of the window of output (y, x), which is element `from`, to the
- * gradient at (at.y, at.x). */
-BODY void pooling_gather(const pooling_args *p, dlc_dtype type, int width,
-                         pooling_at at, int32_t y, int32_t x, int64_t from, pack *sum) {
-    pack diff = load(type, width, p->from, from);
-    if (p->average) {
-        const pooling_part part = pooling_part_of(p, y, x);
-        for (int k = 0; k < width; k++)
-            sum->v[k] += diff.v[k] * part.share;
-        return;
+/* The windows that cover a pixel. */
+typedef struct pooling_cover {
+    int32_t top, bottom, left, right;
+} pooling_cover;
+
+/* Windows are visited row by row. WINDOWS of them are loaded before the first is used,
+ * so that the loads are in flight together; those after the last match no place. */
+BODY void pooling_max_backward(const pooling_args *p, dlc_dtype type, int wide,
+                               int width, pooling_at at, const pooling_cover *cover,
+                               pack *sum) {
+    enum { WINDOWS = 4 };
+    int32_t y = cover->top, x = cover->left;
+    while (y <= cover->bottom) {
+        pack diff[WINDOWS];
+        places where[WINDOWS];
+        uint32_t here[WINDOWS];
+        for (int i = 0; i < WINDOWS; i++) {
+            int inside = y <= cover->bottom;
+            int64_t from = pooling_index(p, p->out, at, inside ? y : cover->bottom, x);
+            diff[i] = load(type, width, p->from, from);
+            where[i] = load_places(p, wide, width, from);
+            here[i] = inside ? pooling_place(p, y, x, at.y, at.x) : UINT32_MAX;
+            y += x == cover->right;
+            x = x == cover->right ? cover->left : x + 1;
+        }
+        for (int i = 0; i < WINDOWS; i++)
+            for (int k = 0; k < width; k++)
+                sum->v[k] += where[i].v[k] == here[i] ? diff[i].v[k] : 0;
     }
-    places where = load_places(p, width, from);
-    uint32_t here = pooling_place(p, y, x, at.y, at.x);
-    for (int k = 0; k < width; k++)
-        sum->v[k] += where.v[k] == here ? diff.v[k] : 0;
+}
+
+BODY void pooling_mean_backward(const pooling_args *p, dlc_dtype type, int width,
+                                pooling_at at, const pooling_cover *cover, pack *sum) {
+    for (int32_t y = cover->top; y <= cover->bottom; y++)
+        for (int32_t x = cover->left; x <= cover->right; x++) {
+            const pooling_part part = pooling_part_of(p, y, x);
+            pack diff = load(type, width, p->from, pooling_index(p, p->out, at, y, x));
+            for (int k = 0; k < width; k++)
+                sum->v[k] += diff.v[k] * part.share;
+        }
 }
 
 BODY void pooling_backward_at(const pooling_args *p, dlc_dtype type, int width,
-                              int64_t image, int32_t row, uint32_t item) {
-    const pooling_at at = pooling_split(p, width, image, row, item);
-    int32_t top, left;
-    int32_t bottom = pooling_covering(p, 0, at.y, &top);
-    int32_t right = pooling_covering(p, 1, at.x, &left);
+                              uint32_t item) {
+    const pooling_at at = pooling_split(p, 0, width, item);
+    pooling_cover cover;
+    cover.bottom = pooling_covering(p, 0, at.y, &cover.top);
+    cover.right = pooling_covering(p, 1, at.x, &cover.left);
     pack sum;
     for (int k = 0; k < width; k++)
         sum.v[k] = 0;
-    for (int32_t y = top; y <= bottom; y++) {
-        int64_t from = pooling_index(p, p->out, at, y, left);
-        for (int32_t x = left; x <= right; x++, from += p->channels)
-            pooling_gather(p, type, width, at, y, x, from, &sum);
-    }
+    if (p->average)
+        pooling_mean_backward(p, type, width, at, &cover, &sum);
+    else if (cover.left <= cover.right && p->wide_place)
+        pooling_max_backward(p, type, 1, width, at, &cover, &sum);
+    else if (cover.left <= cover.right)
+        pooling_max_backward(p, type, 0, width, at, &cover, &sum);
     store(type, width, p->to, pooling_index(p, p->in, at, at.y, at.x), sum);
 }
 

@@ -75,26 +75,20 @@ cudaError_t eltwise_backward_run(const eltwise_args *a, cudaStream_t stream) {
 
 /* ---- Images ------------------------------------------------------------------ */
 
-static cudaError_t pooling_run(const pooling_args *p, int backward) {
-    int width = width_of(p->type, p->wide);
-    for (int64_t image = 0; image < p->images; image++)
-        for (int32_t row = 0; row < pooling_rows(p, backward); row++)
-            for (uint32_t i = 0; i < pooling_items(p, backward); i++)
-                if (backward)
-                    pooling_backward_at(p, p->type, width, image, row, i);
-                else
-                    pooling_forward_at(p, p->type, width, image, row, i);
+cudaError_t pooling_forward_run(const pooling_args *p, cudaStream_t stream) {
+    int64_t items = p->images * pooling_items(p, 0);
+    (void)stream;
+    for (int64_t i = 0; i < items; i++)
+        pooling_forward_at(p, p->type, width_of(p->type, p->wide), (uint32_t)i);
     return cudaSuccess;
 }
 
-cudaError_t pooling_forward_run(const pooling_args *p, cudaStream_t stream) {
-    (void)stream;
-    return pooling_run(p, 0);
-}
-
 cudaError_t pooling_backward_run(const pooling_args *p, cudaStream_t stream) {
+    int64_t items = p->images * pooling_items(p, 1);
     (void)stream;
-    return pooling_run(p, 1);
+    for (int64_t i = 0; i < items; i++)
+        pooling_backward_at(p, p->type, width_of(p->type, p->wide), (uint32_t)i);
+    return cudaSuccess;
 }
 
 cudaError_t upsample_forward_run(const upsample_args *u, cudaStream_t stream) {
