@@ -229,8 +229,9 @@ function(dlc_add_check name)
     return()
   endif()
   list(TRANSFORM folders PREPEND dlc_)
-  dlc_share_support(sources ${arg_SOURCES})
+  dlc_share_support(sources ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/mark_point.c)
   add_executable(${name} ${sources})
+  target_link_options(${name} PRIVATE -Wl,--wrap=_mark_point)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/bin)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
