@@ -153,12 +153,15 @@ def prepare(work):
     prepare_photographs(work)
     for name in ("models", "tools", "packaging", "examples"):
         (work / name).symlink_to(SOURCE / name)
-    (work / "build").symlink_to(BUILD)
+    # README.md sets PATH to build/bin.
+    (work / "build/bin").mkdir(parents=True)
+    for path in BUILD.iterdir():
+        if path.name != "bin":
+            (work / "build" / path.name).symlink_to(path)
+    (work / "build/bin/dlcore").write_text(SHORTER, encoding="utf-8")
+    (work / "build/bin/dlcore").chmod(0o755)
     (work / "net.ini").write_text(own_net(), encoding="utf-8")
     shutil.copy(SOURCE / "tests/topology/machines/dual-socket.xml", work / "machine.xml")
-    (work / "bin").mkdir()
-    (work / "bin/dlcore").write_text(SHORTER, encoding="utf-8")
-    (work / "bin/dlcore").chmod(0o755)
 
 
 def has_gpu():
@@ -203,7 +206,7 @@ def script(commands, work, used):
 
 
 def run(page, commands, work, used):
-    environment = dict(os.environ, PATH=f"{work / 'bin'}:{os.environ['PATH']}",
+    environment = dict(os.environ, PATH=f"{work / 'build/bin'}:{os.environ['PATH']}",
                        LC_ALL="C.UTF-8")
     done = subprocess.run(["bash", script(commands, work, used)], cwd=work, text=True,
                           env=environment, stdin=subprocess.DEVNULL,
@@ -224,7 +227,7 @@ def demo(work):
                           stdout=subprocess.PIPE).stdout
     trains = [line for line in said.splitlines() if re.match(r"\S*dlcore train ", line)]
     assert len(trains) == 1, said
-    if run("make demo", [trains[0].replace("build/bin/dlcore", "dlcore")], work, set()):
+    if run("make demo", trains, work, set()):
         return 1
     said = subprocess.run([*make, "demo-hints"], cwd=work, text=True, check=True,
                           stdout=subprocess.PIPE).stdout
@@ -235,7 +238,7 @@ def demo(work):
     further = [hint for hint in hints if " train " in hint and "runs/" in hint]
     assert further, "no hint goes on from the demo's checkpoint"
     # "A, then B": only A is a command.
-    hints = [hint.split(", then ")[0].replace("build/bin/dlcore", "dlcore") for hint in hints]
+    hints = [hint.split(", then ")[0] for hint in hints]
     if run("make demo's hints", hints, work, set()):
         return 1
     # The hint that trains further has made a second run.
