@@ -74,8 +74,9 @@ fi
 """
 
 # The `dlcore` that the commands find: trains a few iterations instead of epochs, large nets
-# with small batches, times a single pass, and writes no large checkpoints. All other
-# arguments are passed on, so that a wrong option is found.
+# with small batches, times a single pass, compares no prediction for them with training, and
+# writes no large checkpoints. All other arguments are passed on, so that a wrong option is
+# found.
 SHORTER = r"""#!/bin/bash
 words=() length=1 begin=$1 large=0
 while [ $# -gt 0 ]; do
@@ -95,7 +96,7 @@ train:1) words+=(--iterations=1 --set data.batch=2 --set train.checkpoint_last=n
 train:0) words+=(--iterations=$((length * 20))) ;;
 time:1) words+=(--passes=1 --set data.batch=1) ;;
 time:0) words+=(--passes=2) ;;
-plan:1) words+=(--passes=1 --set data.batch=1) ;;
+plan:1) words+=(--passes=1 --set data.batch=1 --no-check) ;;
 plan:0) words+=(--passes=2) ;;
 esac
 exec "$DLCORE_BIN" "${words[@]}"
