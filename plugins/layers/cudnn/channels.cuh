@@ -14,6 +14,7 @@
 
 enum { BLOCK = 256, ACROSS_MOST = 32 };
 enum { AHEAD = 4 }; /* rows of a thread in flight */
+/* Multiples of what 132 multiprocessors (H100, H200) hold: two blocks each. */
 enum { BLOCKS_SUMMED = 528, BLOCKS_APART = 4224 };
 
 struct tiling {

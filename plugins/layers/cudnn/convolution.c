@@ -54,7 +54,8 @@ static int is_rounded(const context *net) {
     return net->precision != DLC_F32 || net->math & DLC_MATH_TF32;
 }
 
-/* Is the input read by this layer alone, in whatever order it wants? */
+/* May the images be rearranged? Not if their writer chose a layout or wants a gradient.
+ */
 static int is_free(const convolution *conv, const dlc_layer_memory *memory) {
     return is_rounded(conv->w.head.net) && conv->filters.group == 1 &&
            !memory->in[0].layout && !(memory->wants_gradient & 1);
