@@ -1,4 +1,4 @@
-/* Tests communicators (core/comm/comm.c): each collective gives the same bits for any
+/* Tests communicators (core/comm/collectives.c): each collective gives the same bits for any
  * count and number of ranks, by the transport's own calls or built from messages. */
 #include <check.h>
 #include <stdlib.h>

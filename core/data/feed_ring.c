@@ -2,257 +2,14 @@
  * held + ready - 1` are in use, of which the oldest belongs to the caller while `held`
  * is 1; the thread fills the next one while there is room. A seek drops what is ready
  * and, by a new generation, what is being filled. */
-#include "data/feed.h"
+#include "data/feed_internal.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "data/batch_layout.h"
-#include "data/order.h"
-#include "data/skips.h"
-#include "data/thread_pool.h"
-
-#define DETAIL_BYTES 1024
-
-typedef struct slot {
-    dlc_memory memory; /* of all fields, where it is the device's */
-    void *base;        /* of all fields */
-    int32_t *labels;   /* own; NULL: those of the field */
-    int32_t samples;
-    int64_t iteration;
-} slot;
-
-/* The first sample of a batch that could not be loaded, which is the same one however
- * many threads there are. */
-typedef struct failure {
-    pthread_mutex_t lock;
-    int32_t sample;    /* in the batch */
-    dlc_status status; /* DLC_OK: there is none */
-    char detail[DETAIL_BYTES];
-} failure;
-
-struct dlc_feed {
-    dlc_feed_args args;
-    dlc_loader loader;
-    dlc_batch_layout layout; /* of a slot */
-    int64_t begin, end;      /* test: this rank's samples */
-    int64_t batches;         /* test: number of batches in them */
-
-    /* Used by the reading thread and its pool alone. */
-    dlc_order order;
-    int64_t *index; /* of the samples of a batch */
-    int64_t
-        *partner; /* of those that they are mixed with, outside of the batch, or -1 */
-    dlc_thread_pool *pool;
-    dlc_load_scratch *scratch; /* of each thread of the pool */
-    char *mixed;               /* for each thread, a sample to mix with; or NULL */
-    dlc_batch_layout mixed_layout;
-    dlc_skips skips;
-    failure failure; /* of the batch that is being filled */
-    double waited;   /* seconds that the caller has; its own */
-
-    pthread_t thread;
-    int has_lock, has_thread;
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t room, done;
-    slot *slots;
-    int32_t slot_count, first, held, ready;
-    int64_t wanted;    /* iteration to be filled next */
-    int64_t delivered; /* iteration of the caller's next batch */
-    uint64_t generation;
-    int stop;
-    dlc_status status; /* of the thread, which stops reading after an error */
-    char detail[DETAIL_BYTES];
-};
-
-/* ---- The reading thread ---------------------------------------------------- */
-
-/* From a test batch to the next. */
-static int64_t test_step(const dlc_feed_args *args) {
-    return args->stride ? args->stride : args->count;
-}
-
-/* In training, the position of sample `i` of a batch. */
-static int64_t position_of(const dlc_feed_args *args, int64_t iteration, int32_t i) {
-    int64_t run = args->run ? args->run : args->count;
-    return iteration * args->batch + args->offset + i / run * args->stride + i % run;
-}
-
-/* Is the sample after this one in the batch the other of its pair? */
-static int begins_pair(const dlc_feed_args *args, int64_t iteration, int32_t i) {
-    return i >= 0 && i + 1 < args->count &&
-           position_of(args, iteration, i + 1) ==
-               (position_of(args, iteration, i) ^ 1) &&
-           position_of(args, iteration, i) % 2 == 0;
-}
-
-/* Sets the indices of the others of the pairs that are not whole in this batch. */
-static void choose_partners(dlc_feed *feed, int64_t iteration) {
-    const dlc_feed_args *args = &feed->args;
-    for (int32_t i = 0; i < args->count; i++)
-        feed->partner[i] = begins_pair(args, iteration, i) ||
-                                   begins_pair(args, iteration, i - 1)
-                               ? -1
-                               : dlc_order_at(&feed->order,
-                                              position_of(args, iteration, i) ^ 1);
-}
-
-/* Sets the indices of the samples in a batch; returns how many of them are real. */
-static int32_t choose_samples(dlc_feed *feed, int64_t iteration) {
-    const dlc_feed_args *args = &feed->args;
-    if (!args->test) {
-        for (int32_t i = 0; i < args->count; i++)
-            feed->index[i] = dlc_order_at(&feed->order,
-                                          position_of(args, iteration, i));
-        if (dlc_mix_is_on(&args->mix))
-            choose_partners(feed, iteration);
-        return args->count;
-    }
-    int64_t begin = feed->begin + iteration * test_step(args);
-    int64_t left = feed->end > begin ? feed->end - begin : 0;
-    int32_t samples = left < args->count ? (int32_t)left : args->count;
-    for (int32_t i = 0; i < args->count; i++)
-        feed->index[i] = i < samples ? begin + i : 0;
-    return samples;
-}
-
-typedef struct filling {
-    dlc_feed *feed;
-    const slot *into;
-} filling;
-
-static void note_failure(failure *first, int32_t sample, dlc_status status) {
-    pthread_mutex_lock(&first->lock);
-    if (first->status == DLC_OK || sample < first->sample) {
-        first->status = status;
-        first->sample = sample;
-        snprintf(first->detail, sizeof first->detail, "%s", dlc_detail());
-    }
-    pthread_mutex_unlock(&first->lock);
-}
-
-/* Loads a sample; if it cannot be read and may be skipped, the next one that can be, or
- * nothing in a test. So the result depends on the position alone. */
-static dlc_status load_or_skip(dlc_feed *feed, dlc_load_scratch *scratch, int64_t index,
-                               uint64_t position, void *const *to) {
-    int64_t samples = dlc_feed_samples(feed);
-    for (int64_t i = 0; i < samples; i++) {
-        int64_t now = (index + i) % samples;
-        dlc_status status = dlc_loader_load(&feed->loader, scratch, now, position, to);
-        if (status != DLC_ERR_DATA)
-            return status;
-        DLC_TRY(dlc_skips_add(&feed->skips, now));
-        if (feed->args.test) {
-            dlc_batch_clear(&feed->layout, to, 0);
-            return DLC_OK;
-        }
-    }
-    return dlc_fail(DLC_ERR_DATA, "not one of the samples can be read: %s",
-                    dlc_detail());
-}
-
-/* Loads one sample of a batch, on any thread of the pool. */
-static void load_sample(void *context, int32_t i, int32_t thread) {
-    const filling *f = context;
-    dlc_feed *feed = f->feed;
-    void *to[DLC_NET_FIELDS];
-    dlc_batch_find(&feed->layout, f->into->base, i, to);
-    dlc_status status = load_or_skip(
-        feed, &feed->scratch[thread], feed->index[i],
-        (uint64_t)position_of(&feed->args, f->into->iteration, i), to);
-    if (status != DLC_OK)
-        note_failure(&feed->failure, i, status);
-}
-
-/* Loads the other of a pair, which another rank or batch has. */
-static dlc_status load_partner(dlc_feed *feed, int32_t thread, int64_t index,
-                               int64_t position, void *to[DLC_NET_FIELDS]) {
-    dlc_batch_find(&feed->mixed_layout,
-                   feed->mixed + (size_t)thread * feed->mixed_layout.bytes, 0, to);
-    return load_or_skip(feed, &feed->scratch[thread], index, (uint64_t)position, to);
-}
-
-/* Mixes a sample of a batch with the other of its pair. */
-static void mix_sample(void *context, int32_t i, int32_t thread) {
-    const filling *f = context;
-    dlc_feed *feed = f->feed;
-    const dlc_feed_args *args = &feed->args;
-    int64_t iteration = f->into->iteration, position = position_of(args, iteration, i);
-    void *one[DLC_NET_FIELDS], *other[DLC_NET_FIELDS];
-    dlc_status status = DLC_OK;
-    if (begins_pair(args, iteration, i - 1))
-        return; /* with the one before */
-    dlc_batch_find(&feed->layout, f->into->base, i, one);
-    if (feed->partner[i] < 0)
-        dlc_batch_find(&feed->layout, f->into->base, i + 1, other);
-    else
-        status = load_partner(feed, thread, feed->partner[i], position ^ 1, other);
-    if (status != DLC_OK) {
-        note_failure(&feed->failure, i, status);
-        return;
-    }
-    dlc_mix mix = dlc_mix_draw(&args->mix, &feed->loader, position / 2);
-    dlc_mix_pair(&mix, &feed->loader, one, other);
-}
-
-static dlc_status fill_slot(dlc_feed *feed, slot *into, int64_t iteration) {
-    const dlc_feed_args *args = &feed->args;
-    filling f = {.feed = feed, .into = into};
-    int32_t samples = choose_samples(feed, iteration);
-    into->samples = samples;
-    into->iteration = iteration;
-    feed->failure.status = DLC_OK;
-    dlc_thread_pool_run(feed->pool, args->count, load_sample, &f);
-    if (feed->failure.status == DLC_OK && feed->partner)
-        dlc_thread_pool_run(feed->pool, args->count, mix_sample, &f);
-    if (feed->failure.status != DLC_OK)
-        return dlc_fail(feed->failure.status, "%s", feed->failure.detail);
-    for (int32_t i = samples; i < args->count; i++) {
-        void *to[DLC_NET_FIELDS];
-        dlc_batch_find(&feed->layout, into->base, i, to);
-        dlc_batch_clear(&feed->layout, to, 1);
-    }
-    return DLC_OK;
-}
-
-/* The iteration that follows; in a test the last one is followed by the first. */
-static int64_t successor(const dlc_feed *feed, int64_t iteration) {
-    return feed->args.test ? (iteration + 1) % feed->batches : iteration + 1;
-}
-
-static void *read_ahead(void *argument) {
-    dlc_feed *feed = argument;
-    pthread_mutex_lock(&feed->lock);
-    while (!feed->stop) {
-        int32_t used = feed->held + feed->ready;
-        if (feed->status != DLC_OK || used == feed->slot_count) {
-            pthread_cond_wait(&feed->room, &feed->lock);
-            continue;
-        }
-        slot *into = &feed->slots[(feed->first + used) % feed->slot_count];
-        int64_t iteration = feed->wanted;
-        uint64_t generation = feed->generation;
-        pthread_mutex_unlock(&feed->lock);
-        dlc_status status = fill_slot(feed, into, iteration);
-        pthread_mutex_lock(&feed->lock);
-        if (generation != feed->generation)
-            continue;
-        if (status != DLC_OK) {
-            feed->status = status;
-            snprintf(feed->detail, sizeof feed->detail, "%s", dlc_detail());
-        } else {
-            feed->ready++;
-            feed->wanted = successor(feed, iteration);
-        }
-        pthread_cond_signal(&feed->done);
-    }
-    pthread_mutex_unlock(&feed->lock);
-    return NULL;
-}
 
 /* ---- Opening --------------------------------------------------------------- */
 
@@ -376,7 +133,7 @@ static dlc_status start_thread(dlc_feed *feed) {
     pthread_cond_init(&feed->done, NULL);
     feed->has_lock = 1;
     DLC_TRY(dlc_thread_pool_open(feed->args.threads, &feed->pool));
-    DLC_TRY(dlc_thread_start(&feed->thread, "dlc-feed", read_ahead, feed));
+    DLC_TRY(dlc_thread_start(&feed->thread, "dlc-feed", dlc_feed_read, feed));
     feed->has_thread = 1;
     return DLC_OK;
 }
@@ -384,7 +141,7 @@ static dlc_status start_thread(dlc_feed *feed) {
 /* The samples that this rank tests. */
 static void choose_test(dlc_feed *feed) {
     const dlc_feed_args *args = &feed->args;
-    int64_t samples = dlc_feed_test_samples(feed), step = test_step(args);
+    int64_t samples = dlc_feed_test_samples(feed), step = dlc_feed_step(args);
     feed->begin = args->first +
                   (args->stride ? args->offset : samples * args->rank / args->ranks);
     feed->end = args->first +
@@ -552,7 +309,7 @@ dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch) {
         const slot *from = &feed->slots[feed->first];
         feed->ready--;
         feed->held = 1;
-        feed->delivered = successor(feed, from->iteration);
+        feed->delivered = dlc_feed_successor(feed, from->iteration);
         hand_over(feed, from, batch);
     } else {
         status = dlc_fail(feed->status, "%s", feed->detail);
