@@ -1,4 +1,5 @@
-/* What opening a communicator (comm_open.c) and its collectives (collectives.c) share. */
+/* What opening a communicator (comm_open.c) and its collectives (collectives.c) share.
+ */
 #ifndef DLC_COMM_INTERNAL_H
 #define DLC_COMM_INTERNAL_H
 

@@ -1,5 +1,6 @@
-/* Tests communicators (core/comm/collectives.c): each collective gives the same bits for any
- * count and number of ranks, by the transport's own calls or built from messages. */
+/* Tests communicators (core/comm/collectives.c): each collective gives the same bits
+ * for any count and number of ranks, by the transport's own calls or built from
+ * messages. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
