@@ -147,7 +147,8 @@ static const struct {
     {RUN "[parallel]\nranks = 2\npipeline = ip1\nmicro_batches = 1\n", {NULL}, 0},
     {RUN "[parallel]\nranks = 2\npipeline = ip1\nmicro_batches = 7\n", {NULL}, 0},
     {RUN "[parallel]\nranks = 2\n",
-     {"--set=ip1.parallel=tensor", "--set=solver.clip_gradients=0.5"},
+     {"--set=ip1.parallel=tensor", "--set=parallel.tensor_schedule=whole_batch",
+      "--set=solver.clip_gradients=0.5"},
      0},
 };
 
