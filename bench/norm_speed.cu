@@ -76,7 +76,6 @@ template <typename RUN> double time_of(RUN run) {
 struct bench {
     int batch;
     dlc_dtype dtype;
-    size_t set_bytes;
     char *set[SETS], *numbers, *scratch, *mask;
     double copied;   /* bytes per microsecond */
     double total[3]; /* microseconds of ResNet-50 */
@@ -146,9 +145,8 @@ int main(int argc, char **argv) {
               : !strcmp(type, "bf16")  ? DLC_BF16
                                        : DLC_F16;
     size_t largest = (size_t)b.batch * 56 * 56 * 256 * (b.dtype == DLC_F32 ? 4 : 2);
-    b.set_bytes = std::max(SET_BYTES, TENSORS * largest);
     for (char *&set : b.set)
-        set = device_memory(b.set_bytes);
+        set = device_memory(std::max(SET_BYTES, TENSORS * largest));
     b.numbers = device_memory(16 * 4096 * sizeof(float));
     b.scratch = device_memory((size_t)64 << 20);
     b.mask = device_memory(largest);

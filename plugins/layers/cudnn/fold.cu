@@ -56,39 +56,33 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Where the weight of a pixel of the window is among an output's folded ones. */
-__device__ __forceinline__ int folded_at(const fold &f, int y, int x, int c) {
-    int row = y + f.before[0], column = x + f.before[1];
+/* Where weight i, of outputs x kernel x channels, is among the folded ones. */
+__device__ __forceinline__ int64_t folded_at(const fold &f, int64_t i) {
+    int each = f.kernel[0] * f.kernel[1] * f.channels;
+    int at = (int)(i % each), point = at / f.channels;
+    int row = point / f.kernel[1] + f.before[0];
+    int column = point % f.kernel[1] + f.before[1];
     int tap = row / f.stride * f.taps[1] + column / f.stride;
     int pixel = row % f.stride * f.stride + column % f.stride;
-    return tap * f.depth + pixel * f.channels + c;
+    return (i / each * f.taps[0] * f.taps[1] + tap) * f.depth + pixel * f.channels +
+           at % f.channels;
 }
 
 /* The weights were cleared before. */
 template <typename T>
 __global__ void weights(const __grid_constant__ fold f, const float *from, T *to,
                         int64_t count) {
-    int each = f.kernel[0] * f.kernel[1] * f.channels;
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= count)
-        return;
-    int at = (int)(i % each), point = at / f.channels;
-    int64_t out = i / each * f.taps[0] * f.taps[1] * f.depth;
-    to[out + folded_at(f, point / f.kernel[1], point % f.kernel[1], at % f.channels)] =
-        from_float<T>(from[i]);
+    if (i < count)
+        to[folded_at(f, i)] = from_float<T>(from[i]);
 }
 
 template <typename T>
 __global__ void gradient(const __grid_constant__ fold f, const T *from, float *to,
                          int64_t count) {
-    int each = f.kernel[0] * f.kernel[1] * f.channels;
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= count)
-        return;
-    int at = (int)(i % each), point = at / f.channels;
-    int64_t in = i / each * f.taps[0] * f.taps[1] * f.depth;
-    to[i] = to_float(from[in + folded_at(f, point / f.kernel[1], point % f.kernel[1],
-                                         at % f.channels)]);
+    if (i < count)
+        to[i] = to_float(from[folded_at(f, i)]);
 }
 
 template <typename A, typename B>
