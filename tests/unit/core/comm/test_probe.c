@@ -11,6 +11,7 @@
 #include "support/fake_p2p.h"
 
 enum { PAIR = 2, MEMORY = DLC_PROBE_PARTS * DLC_PROBE_BYTES, LATE_US = 30000 };
+enum { ATTEMPTS = 10 }; /* at most, where the scheduler decides */
 
 typedef enum fault {
     NONE,
@@ -67,7 +68,7 @@ static dlc_status faulty_send(void *context, int32_t peer, dlc_tag tag,
 typedef struct side {
     fake_p2p *fabric;
     int32_t rank;
-    double bandwidth; /* expected */
+    double of_memory, of_messages; /* expected bandwidths */
     dlc_probe_trial trial;
     dlc_status status;
 } side;
@@ -103,13 +104,15 @@ static void *run_side(void *context) {
                                  .scratch = scratch[s->rank],
                                  .finding = {.from = -1, .to = -1}};
     for (int way = 0; way < DLC_PROBE_WAYS; way++)
-        s->trial.bandwidth[way] = s->bandwidth;
+        s->trial.bandwidth[way] = way <= DLC_PROBE_WRITE ? s->of_memory
+                                                         : s->of_messages;
     s->status = try_all(s);
     s->trial.p2p = NULL;
     return NULL;
 }
 
-static void probe(fault what, double bandwidth, side sides[PAIR]) {
+static void probe_ways(fault what, double of_memory, double of_messages,
+                       side sides[PAIR]) {
     fake_p2p fabric;
     pthread_t thread[PAIR];
     its_fault = what;
@@ -118,7 +121,10 @@ static void probe(fault what, double bandwidth, side sides[PAIR]) {
     real_send = fabric.endpoint[0].p2p.send;
     ck_assert_int_eq(pthread_barrier_init(&both, NULL, PAIR), 0);
     for (int32_t r = 0; r < PAIR; r++) {
-        sides[r] = (side){.fabric = &fabric, .rank = r, .bandwidth = bandwidth};
+        sides[r] = (side){.fabric = &fabric,
+                          .rank = r,
+                          .of_memory = of_memory,
+                          .of_messages = of_messages};
         ck_assert_int_eq(pthread_create(&thread[r], NULL, run_side, &sides[r]), 0);
     }
     for (int32_t r = 0; r < PAIR; r++) {
@@ -129,9 +135,14 @@ static void probe(fault what, double bandwidth, side sides[PAIR]) {
     ck_assert_int_eq(fake_p2p_close(&fabric), 0);
 }
 
+static void probe(fault what, double bandwidth, side sides[PAIR]) {
+    probe_ways(what, bandwidth, bandwidth, sides);
+}
+
 /* A link of 1 MB a second, on which nothing here is slow. */
 #define ANY 1e6
 #define FAST 1e10
+#define UNKNOWN 0.0 /* nothing is expected */
 
 START_TEST(all_right) {
     side s[PAIR];
@@ -170,18 +181,29 @@ START_TEST(wrong_bytes) {
 }
 END_TEST
 
-START_TEST(slow) {
+/* Only what is slow by design is timed: how long two threads take to exchange messages
+ * is up to the scheduler. */
+START_TEST(slow_memory) {
     side s[PAIR];
-    probe(SLOW_MEMORY, FAST, s);
+    probe_ways(SLOW_MEMORY, FAST, UNKNOWN, s);
     for (int r = 0; r < PAIR; r++)
         ck_assert_double_gt(s[r].trial.finding.slowdown, 3);
     ck_assert_ptr_nonnull(strstr(s[0].trial.finding.text, "peer memory, "));
     ck_assert_ptr_nonnull(strstr(s[0].trial.finding.text, " GB/s, expected "));
-    probe(LATE_MESSAGES, FAST, s);
-    check(&s[0], 11, 10, 1, "messages, from rank 11 to rank 10: ");
-    probe(SLOW_MEMORY, ANY, s); /* as slow as the link */
+    probe_ways(SLOW_MEMORY, ANY, UNKNOWN, s); /* as slow as the link */
     ck_assert_int_eq(s[0].trial.finding.from, -1);
-    probe(LATE_MESSAGES, 0, s); /* nothing is expected */
+}
+END_TEST
+
+/* On a busy machine small messages may be late, too, which excuses large ones: as
+ * dlc_probe_run() does, it is tried again. */
+START_TEST(slow_messages) {
+    side s[PAIR];
+    s[0].trial.finding.from = -1;
+    for (int i = 0; i < ATTEMPTS && s[0].trial.finding.from < 0; i++)
+        probe_ways(LATE_MESSAGES, UNKNOWN, FAST, s);
+    check(&s[0], 11, 10, 1, "messages, from rank 11 to rank 10: ");
+    probe(LATE_MESSAGES, UNKNOWN, s);
     ck_assert_int_eq(s[0].trial.finding.from, -1);
 }
 END_TEST
@@ -203,7 +225,8 @@ int main(void) {
     TCase *tests = tcase_create("probe");
     tcase_add_test(tests, all_right);
     tcase_add_test(tests, wrong_bytes);
-    tcase_add_test(tests, slow);
+    tcase_add_test(tests, slow_memory);
+    tcase_add_test(tests, slow_messages);
     tcase_add_test(tests, first_unusable_stays);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
