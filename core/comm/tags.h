@@ -23,6 +23,7 @@
     ROW(CHUNK_REDUCE, 1, "the batch chunks': gradients of inputs; chunk") \
     ROW(COLLECTIVE, 1, "each team's: collectives made of messages; which one") \
     ROW(PROBE, 1, "each team's: what is tried before training; direction") \
+    ROW(MACHINE_LINKS, 1, "each team's: what is measured to find racks; 0") \
     ROW(BENCHMARK, 1, "that of `dlcore bench`; direction")
 
 /* DLC_TAG_SHARD is a user's first value, the next row's begins after the last. */

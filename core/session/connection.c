@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "plan/buckets.h"
 #include "session/connection_trial.h"
+#include "session/measured_racks.h"
 #include "session/racks.h"
 #include "topology/discover.h"
 #include "topology/read.h"
@@ -238,6 +239,18 @@ static dlc_status try_choice(source *from, const pick *mine, int *again) {
     return dlc_connection_try(&from->trial, &connection->comm, again);
 }
 
+/* Racks that are not known are measured once. *again: there are some. */
+static dlc_status measure_racks(const source *from, int *again) {
+    dlc_connection *connection = from->connection;
+    const dlc_racks_args args = {from->args->job, &connection->topo, from->trial.how,
+                                 from->args->device};
+    if (!from->trial.may_replace || !from->trial.probes || connection->has_racks ||
+        connection->domains.ranks == 0)
+        return DLC_OK;
+    connection->has_racks = 1;
+    return dlc_racks_measure(&args, &connection->comm, &connection->domains, again);
+}
+
 /* Chooses and tries until nothing new is found, or what is open is chosen again. */
 static dlc_status choose_and_open(const dlc_connection_args *args, dlc_comm_args *comm,
                                   dlc_connection *connection) {
@@ -260,6 +273,8 @@ static dlc_status choose_and_open(const dlc_connection_args *args, dlc_comm_args
         opened = mine.label;
         if (status == DLC_OK && again)
             status = try_choice(&from, &mine, &again);
+        if (status == DLC_OK && !again)
+            status = measure_racks(&from, &again);
         pick_free(&mine);
     }
     dlc_free(from.trial.finding);
@@ -281,14 +296,14 @@ static void show_domains(const dlc_connection *connection) {
 static dlc_status find_domains(const dlc_connection_args *args,
                                dlc_connection *connection) {
     int32_t *rack = dlc_alloc((size_t)dlc_job_ranks(args->job), sizeof *rack);
-    int known = 0;
+    int *known = &connection->has_racks;
     dlc_status status = rack ? DLC_OK : DLC_ERR_NOMEM;
     if (status == DLC_OK)
         status = dlc_racks_find(
-            args->job, dlc_settings_get_string(args->settings, "racks"), rack, &known);
+            args->job, dlc_settings_get_string(args->settings, "racks"), rack, known);
     if (status == DLC_OK)
-        status = dlc_job_find_domains(args->job, &connection->topo, known ? rack : NULL,
-                                      &connection->domains);
+        status = dlc_job_find_domains(args->job, &connection->topo,
+                                      *known ? rack : NULL, &connection->domains);
     dlc_free(rack);
     return status;
 }

@@ -27,6 +27,7 @@ typedef struct dlc_connection_args {
 typedef struct dlc_connection {
     dlc_topo topo;       /* own; of all machines, with the ranks; empty: not known */
     dlc_domains domains; /* own; of the ranks */
+    int has_racks;       /* which machines share one is known, or cannot be found out */
     dlc_comm *comm;
     dlc_comm_args how; /* what `comm` was opened with, to open others like it */
     char *transport;   /* own; "shm+tcp"; "none" with one rank */

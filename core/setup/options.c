@@ -48,9 +48,11 @@ const dlc_option dlc_transport_section_options[] = {
     DLC_STRING("type", "auto",
                "how ranks communicate; auto: the best fit for the interconnect; A+B: A "
                "within nodes, B between them; A+B+C: C between racks"),
-    DLC_STRING("racks", "",
-               "racks, between which the network is slower: the numbers of machines in "
-               "each, \"2 2\", or their hosts, \"a1 a2 / b*\"; empty: as Slurm says"),
+    DLC_STRING(
+        "racks", "",
+        "racks, between which the network is slower: the numbers of machines in "
+        "each, \"2 2\", or their hosts, \"a1 a2 / b*\"; empty: as Slurm says, or as "
+        "measured"),
     DLC_BOOL(
         "probe", "yes",
         "before training, check between neighbors that what one rank writes is what "

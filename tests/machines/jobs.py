@@ -139,6 +139,21 @@ class Machines(unittest.TestCase):
                         "--ranks=4", *short], check=True, capture_output=True)
         self.assertEqual(weights, self.weights())
 
+    def test_racks_are_measured(self):
+        """A level of its own for a slow link between two pairs of machines; the same weights."""
+        short = ("--iterations=10", "--set=train.checkpoint_last=yes")
+        for _ in range(3):  # on a busy machine, links within a rack may look slow too
+            job = self.start("-n", "4", "-r", "1", "-b", "1gbit", "-k", "2:50mbit", arguments=short)
+            self.assertEqual(job.wait(), 0, job.text())
+            self.assertEqual(job.left_over(), [])
+            weights = self.weights()
+            if "racks, by measurement: " in job.text():
+                break
+        self.assertRegex(job.text(), "transport: ucx inside the racks: ")
+        subprocess.run([BIN, "train", str(self.net), f"--run-dir={self.folder}",
+                        "--ranks=4", *short], check=True, capture_output=True)
+        self.assertEqual(weights, self.weights())
+
     def test_equal_adapters_are_used_at_once(self):
         """Half of the bytes go over each of two adapters, and arrive."""
         bench = f"{BIN} bench comm -v --min=8M --max=8M --iterations=1 --warm-up=1"
