@@ -192,6 +192,20 @@ dlc_status dlc_address_listen_all(int *listener, uint16_t *port) {
     return DLC_OK;
 }
 
+/* A port that this connection happens to have from the system, which may be that of
+ * rank 0, can be listened at all the same; and no trace is left of a connection that is
+ * of no use. */
+static void leave_port_free(int fd) {
+    const int on = 1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+}
+
+static void close_without_trace(int fd) {
+    const struct linger none = {.l_onoff = 1};
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    close(fd);
+}
+
 /* Connecting to a local port at which nobody listens can connect a socket to itself. */
 static int is_its_own_peer(int fd) {
     dlc_address here = {.length = sizeof here.socket};
@@ -207,6 +221,7 @@ int dlc_address_connect(const dlc_address *address, int ms) {
                     SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
+    leave_port_free(fd);
     int error = 0;
     socklen_t length = sizeof error;
     struct pollfd polled = {.fd = fd, .events = POLLOUT};
@@ -221,7 +236,7 @@ int dlc_address_connect(const dlc_address *address, int ms) {
     if (!error && is_its_own_peer(fd))
         error = ECONNREFUSED;
     if (error) {
-        close(fd);
+        close_without_trace(fd);
         errno = error;
         return -1;
     }

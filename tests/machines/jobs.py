@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Jobs over several machines, which machines.sh emulates: the interconnect that is chosen, a
-link that is cut, a rank that is stopped, and that the script leaves nothing behind."""
+link that is cut, a rank that is stopped or killed, and that the script leaves nothing behind.
+KILLS is how many ranks are killed, one after the other (2), and WITHIN in how many seconds
+the job must have ended then (10: other tests run beside this one)."""
 
 import hashlib
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import subprocess
@@ -22,6 +25,8 @@ import kills  # noqa: E402 (its net, and how it finds what is left of a job)
 BIN = os.environ["DLCORE_BIN"]
 MACHINES = SOURCE / "tests" / "machines" / "machines.sh"
 HANG_TIMEOUT = 3
+KILLS = int(os.environ.get("KILLS", "2"))
+WITHIN = float(os.environ.get("WITHIN", "10"))
 TIMEOUT = 60  # seconds; generous, since the machine may be busy
 
 
@@ -198,6 +203,24 @@ class Machines(unittest.TestCase):
         self.assertRegex(job.text(), rf"\n  rank {1 - int(stopped[1])} \(host \S+, pid "
                                      rf"\d+\) is waiting for rank {stopped[1]}, ")
         self.assertEqual(job.left_over(), [])
+
+    def test_a_rank_of_three_levels_is_killed(self):
+        """Two racks of two machines of two ranks: any of them, at any time."""
+        slowest = 0
+        for i in range(KILLS):
+            job = self.start("-n", "4", "-r", "2", arguments=("--set=transport.racks=2 2",))
+            job.wait_until_it_trains()
+            self.assertRegex(job.text(), "transport: ucx between the racks: ")
+            time.sleep(random.random())
+            pid, began = random.choice(job.ranks()), time.monotonic()
+            os.kill(pid, signal.SIGKILL)
+            self.assertEqual(job.wait(), 5, job.text())
+            slowest = max(slowest, time.monotonic() - began)
+            self.assertRegex(job.text(), rf"rank \d \(host \S+, pid {pid}\) was killed by signal 9")
+            self.assertEqual(job.left_over(), [])
+            job.close()
+        print(f"{KILLS} reported within {slowest:.2f} s", file=sys.stderr)
+        self.assertLess(slowest, WITHIN)
 
     def test_nothing_is_left_when_killed(self):
         job = self.start("-n", "2", "-r", "2", "-c", "sleep 1000")

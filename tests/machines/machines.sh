@@ -140,7 +140,7 @@ done
 
 DLCORE_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 WORLD_SIZE=$((machines * ranks)) LOCAL_WORLD_SIZE=$ranks
-MASTER_ADDR=10.77.0.1 MASTER_PORT=$((20000 + $$ % 20000))
+MASTER_ADDR=10.77.0.1 MASTER_PORT=$((20000 + $$ % 12000))
 export DLCORE_SECRET WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 rank=0
 first=''

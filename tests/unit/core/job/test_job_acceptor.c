@@ -467,6 +467,22 @@ START_TEST(the_listener_closes) {
 }
 END_TEST
 
+/* A connection may have got the port of another job's rank 0 from the system. */
+START_TEST(port_of_a_connection) {
+    dlc_address list[DLC_ADDRESSES_MAX], at, taken = {.length = sizeof taken.socket};
+    int count, listener, other;
+    ck_assert_int_eq(dlc_address_resolve("127.0.0.1", 0, list, &count), DLC_OK);
+    ck_assert_int_eq(dlc_address_listen("x", list, count, &listener, &at), DLC_OK);
+    int fd = dlc_address_connect(&at, 1000);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(getsockname(fd, &taken.socket.any, &taken.length), 0);
+    ck_assert_int_eq(dlc_address_listen("x", &taken, 1, &other, &at), DLC_OK);
+    close(other);
+    close(fd);
+    close(listener);
+}
+END_TEST
+
 int main(void) {
     TCase *tests = tcase_create("gate");
     tcase_add_test(tests, parts_are_kept_apart);
@@ -482,5 +498,6 @@ int main(void) {
     tcase_add_test(tests, out_of_descriptors);
     tcase_add_test(tests, a_job_starts_despite_garbage);
     tcase_add_test(tests, the_listener_closes);
+    tcase_add_test(tests, port_of_a_connection);
     return run_tests("job: gate", tests);
 }
