@@ -144,20 +144,32 @@ class Machines(unittest.TestCase):
                         "--ranks=4", *short], check=True, capture_output=True)
         self.assertEqual(weights, self.weights())
 
-    def test_racks_are_measured(self):
-        """A level of its own for a slow link between two pairs of machines; the same weights."""
+    def racks_are_measured(self, machines, a_rack):
+        """Runs a job in two racks with a slow link between, which has the weights of a job on one
+        machine; returns what it says."""
         short = ("--iterations=10", "--set=train.checkpoint_last=yes")
         for _ in range(3):  # on a busy machine, links within a rack may look slow too
-            job = self.start("-n", "4", "-r", "1", "-b", "1gbit", "-k", "2:50mbit", arguments=short)
+            job = self.start("-n", f"{machines}", "-r", "1", "-b", "1gbit", "-k", f"{a_rack}:50mbit",
+                             arguments=short)
             self.assertEqual(job.wait(), 0, job.text())
             self.assertEqual(job.left_over(), [])
             weights = self.weights()
             if "racks, by measurement: " in job.text():
                 break
-        self.assertRegex(job.text(), "transport: ucx inside the racks: ")
         subprocess.run([BIN, "train", str(self.net), f"--run-dir={self.folder}",
-                        "--ranks=4", *short], check=True, capture_output=True)
+                        f"--ranks={machines}", *short], check=True, capture_output=True)
         self.assertEqual(weights, self.weights())
+        return job.text()
+
+    def test_racks_are_measured(self):
+        """The link between two pairs of machines gets a level of its own."""
+        self.assertRegex(self.racks_are_measured(4, 2), "transport: ucx inside the racks: ")
+
+    def test_measured_racks_keep_the_order(self):
+        """Sums in racks of three would have another order."""
+        said = self.racks_are_measured(6, 3)
+        self.assertRegex(said, "racks, by measurement: .*; not used, since ")
+        self.assertNotIn("inside the racks", said)
 
     def test_equal_adapters_are_used_at_once(self):
         """Half of the bytes go over each of two adapters, and arrive."""

@@ -44,7 +44,8 @@ static int32_t count_of(const double *bandwidth, int machines) {
 START_TEST(nothing_clear) {
     static const int pairs[] = {0, 0, 1, 1}, one[] = {0, 0, 0, 0},
                      lone[] = {0, 0, 0, 1};
-    double bandwidth[16];
+    static const int three[] = {0, 0, 0, 1, 1};
+    double bandwidth[MOST * MOST];
     fill(bandwidth, one, 4, 10, 1); /* all alike */
     ck_assert_int_eq(count_of(bandwidth, 4), 0);
     fill(bandwidth, pairs, 4, 10, 6); /* hardly slower between them */
@@ -57,6 +58,9 @@ START_TEST(nothing_clear) {
     fill(bandwidth, pairs, 4, 10, 1); /* a fast way between two */
     set(bandwidth, 4, 1, 2, 10);
     ck_assert_int_eq(count_of(bandwidth, 4), 0);
+    fill(bandwidth, three, 5, 10, 1); /* a slow way inside one */
+    set(bandwidth, 5, 1, 2, 1);
+    ck_assert_int_eq(count_of(bandwidth, 5), 0);
     ck_assert_int_eq(count_of(bandwidth, 1), 0);
 }
 END_TEST
