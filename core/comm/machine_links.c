@@ -26,14 +26,6 @@ typedef struct measuring {
 
 /* ---- Who takes part -------------------------------------------------------------- */
 
-static int32_t count_machines(const dlc_comm_args *how) {
-    int32_t machines = 0;
-    for (int32_t r = 0; r < how->ranks; r++)
-        if (how->rank_info[r].node >= machines)
-            machines = how->rank_info[r].node + 1;
-    return machines;
-}
-
 /* Whether this rank is the one of its machine: in the team of rank 0. */
 static int takes_part(measuring *m) {
     const dlc_rank_info *info = m->how->rank_info;
@@ -149,7 +141,8 @@ static dlc_status measure(measuring *m, dlc_device *device) {
 
 dlc_status dlc_machine_links_measure(const dlc_comm_args *how, dlc_device *device,
                                      dlc_comm *comm, dlc_machine_links *links) {
-    size_t ranks = (size_t)how->ranks, machines = (size_t)count_machines(how);
+    size_t ranks = (size_t)how->ranks;
+    size_t machines = (size_t)dlc_nodes_count(how->rank_info, how->ranks);
     if (machines < DLC_MACHINE_LINKS_LEAST || machines > DLC_MACHINE_LINKS_MOST)
         return DLC_OK;
     links->machines = (int32_t)machines;

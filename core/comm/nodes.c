@@ -5,6 +5,14 @@
 
 #include "base/memory.h"
 
+int32_t dlc_nodes_count(const dlc_rank_info *rank_info, int32_t ranks) {
+    int32_t nodes = 0;
+    for (int32_t r = 0; r < ranks; r++)
+        if (rank_info[r].node >= nodes)
+            nodes = rank_info[r].node + 1;
+    return nodes;
+}
+
 /* Copies the fields that both sides know: a plugin's struct may be of another size. */
 static void copy_rank_info(const dlc_rank_info *from, int32_t ranks,
                            dlc_rank_info *to) {

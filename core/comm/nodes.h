@@ -28,6 +28,10 @@ typedef struct dlc_nodes {
     dlc_rank_info *rank_info; /* owned; one per rank, an array of this build's size */
 } dlc_nodes;
 
+/* The number of machines, which dlc_rank_info.node counts from 0. `rank_info`: one per
+ * rank, of this build's size. */
+int32_t dlc_nodes_count(const dlc_rank_info *rank_info, int32_t ranks);
+
 /* `rank_info`: one per rank, walked by size and copied. */
 dlc_status dlc_nodes_make(const dlc_rank_info *rank_info, int32_t ranks,
                           dlc_nodes *nodes);

@@ -1,6 +1,7 @@
 /* Runs the communication benchmark and derives the planner's cost model from it. */
 #include "session/cluster_costs.h"
 
+#include "comm/nodes.h"
 #include "session/exchange_schedule.h"
 #include "session/session.h"
 
@@ -33,11 +34,7 @@ static dlc_status benchmark(const dlc_session *session, dlc_cluster_costs *measu
 
 static void describe_cluster(const dlc_session *session, dlc_cluster_costs *measured) {
     int on_host = (session->setup->device->caps & DLC_DEVICE_HOST) != 0;
-    int32_t nodes = 1;
-    for (int32_t r = 0; r < session->ranks; r++) {
-        int32_t node = dlc_job_rank_info(session->job, r)->node;
-        nodes = node >= nodes ? node + 1 : nodes;
-    }
+    int32_t nodes = dlc_nodes_count(dlc_job_rank_info(session->job, 0), session->ranks);
     measured->cluster = (dlc_plan_cluster){
         .nodes = nodes,
         .ranks_per_node = (session->ranks + nodes - 1) / nodes,

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/nodes.h"
 
 static const char *const SPACE = " ,\t";
 
@@ -17,14 +18,6 @@ static const char *const SPACE = " ,\t";
 /* Whether the text has digits and separators only. */
 static int are_counts(const char *racks) {
     return strspn(racks, "0123456789 ,\t") == strlen(racks);
-}
-
-static int32_t count_nodes(const dlc_job *job) {
-    int32_t nodes = 0;
-    for (int r = 0; r < dlc_job_ranks(job); r++)
-        if (dlc_job_rank_info(job, r)->node >= nodes)
-            nodes = dlc_job_rank_info(job, r)->node + 1;
-    return nodes;
 }
 
 /* The rack of a machine, by the numbers of machines before it; -1: beyond the last. */
@@ -42,7 +35,7 @@ static int32_t rack_of_node(const char *racks, int32_t node) {
 }
 
 static dlc_status by_counts(const dlc_job *job, const char *racks, int32_t *rack) {
-    int32_t nodes = count_nodes(job);
+    int32_t nodes = dlc_nodes_count(dlc_job_rank_info(job, 0), dlc_job_ranks(job));
     if (rack_of_node(racks, nodes - 1) < 0 || rack_of_node(racks, nodes) >= 0)
         return dlc_fail(
             DLC_ERR_CONFIG,
