@@ -109,15 +109,21 @@ void dlc_socket_tune(int fd) {
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+/* Lets a socket listen at this one's port, unless this one does: Linux asks both. */
+static void share_port(int fd) {
+    const int on = 1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+}
+
 /* The listening socket, or -1 with errno. */
 static int listen_at(const dlc_address *address) {
-    int on = 1, off = 0;
+    int off = 0;
     int fd = socket(address->socket.any.sa_family,
                     SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
     /* Connections of an earlier job may still be in TIME_WAIT. */
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    share_port(fd);
     if (address->socket.any.sa_family == AF_INET6)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (bind(fd, &address->socket.any, address->length) == 0 &&
@@ -192,14 +198,7 @@ dlc_status dlc_address_listen_all(int *listener, uint16_t *port) {
     return DLC_OK;
 }
 
-/* A port that this connection happens to have from the system, which may be that of
- * rank 0, can be listened at all the same; and no trace is left of a connection that is
- * of no use. */
-static void leave_port_free(int fd) {
-    const int on = 1;
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-}
-
+/* Leaves no TIME_WAIT behind. */
 static void close_without_trace(int fd) {
     const struct linger none = {.l_onoff = 1};
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
@@ -221,7 +220,8 @@ int dlc_address_connect(const dlc_address *address, int ms) {
                     SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
-    leave_port_free(fd);
+    /* The system may give this end the port that rank 0 is about to listen at. */
+    share_port(fd);
     int error = 0;
     socklen_t length = sizeof error;
     struct pollfd polled = {.fd = fd, .events = POLLOUT};
