@@ -129,6 +129,11 @@ class Machines(unittest.TestCase):
         checkpoint.unlink()
         return digest
 
+    def weights_of_one_machine(self, ranks, arguments):
+        subprocess.run([BIN, "train", str(self.net), f"--run-dir={self.folder}",
+                        f"--ranks={ranks}", *arguments], check=True, capture_output=True)
+        return self.weights()
+
     def test_auto_joins_two_machines(self):
         """One transport within a machine, one between machines, and the weights of one machine."""
         short = ("--iterations=30", "--set=train.checkpoint_last=yes", "--json")
@@ -140,9 +145,7 @@ class Machines(unittest.TestCase):
         self.assertEqual(report["ranks"], 4)
         self.assertEqual(job.left_over(), [])
         weights = self.weights()
-        subprocess.run([BIN, "train", str(self.net), f"--run-dir={self.folder}",
-                        "--ranks=4", *short], check=True, capture_output=True)
-        self.assertEqual(weights, self.weights())
+        self.assertEqual(weights, self.weights_of_one_machine(4, short))
 
     def racks_are_measured(self, machines, a_rack):
         """Runs a job in two racks with a slow link between, which has the weights of a job on one
@@ -156,9 +159,7 @@ class Machines(unittest.TestCase):
             weights = self.weights()
             if "racks, by measurement: " in job.text():
                 break
-        subprocess.run([BIN, "train", str(self.net), f"--run-dir={self.folder}",
-                        f"--ranks={machines}", *short], check=True, capture_output=True)
-        self.assertEqual(weights, self.weights())
+        self.assertEqual(weights, self.weights_of_one_machine(machines, short))
         return job.text()
 
     def test_racks_are_measured(self):
@@ -219,7 +220,7 @@ class Machines(unittest.TestCase):
     def test_a_rank_of_three_levels_is_killed(self):
         """Two racks of two machines of two ranks: any of them, at any time."""
         slowest = 0
-        for i in range(KILLS):
+        for _ in range(KILLS):
             job = self.start("-n", "4", "-r", "2", arguments=("--set=transport.racks=2 2",))
             job.wait_until_it_trains()
             self.assertRegex(job.text(), "transport: ucx between the racks: ")
