@@ -217,6 +217,7 @@ static dlc_status plan_with(const plan_command *command, const plan_measured *me
     DLC_TRY(find_speed(&command->given, measured, &speed));
     plan_layers_speed(layer, measured->layers, speed);
     target.cluster.update_bandwidth *= speed;
+    target.cluster.accumulate_bandwidth *= speed;
     target.cluster.rest /= speed;
     DLC_TRY(plan_predict(layer, measured->layers, &target.cluster, report.batch,
                          &command->asked, &prediction));

@@ -98,6 +98,7 @@ static dlc_status read_layers(const dlc_session *session, const dlc_time_table *
                                      measured->layer));
     }
     measured->rest = fmax(table->pass_median - table->sum.total, 0);
+    measured->accumulate_bandwidth = memory / DLC_PLAN_ADD_MOVES;
     double weights = dlc_plan_parameter_bytes(measured->layer, measured->layers);
     if (table->sum.seconds[TIME_UPDATE] > 0)
         measured->update_bandwidth = weights / table->sum.seconds[TIME_UPDATE];

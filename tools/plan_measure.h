@@ -12,6 +12,7 @@ typedef struct plan_measured {
     int32_t threads;             /* per rank */
     int64_t batch;               /* per rank */
     double update_bandwidth;     /* bytes of weights updated per second; 0: unknown */
+    double accumulate_bandwidth; /* bytes of gradients added to others per second */
     double rest;                 /* seconds of a step outside the layers */
     double copies;               /* of the weights, besides the weights */
     double memory;               /* bytes of a rank, as in the memory plan */

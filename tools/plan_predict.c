@@ -3,6 +3,7 @@
 #include "plan_predict.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -62,6 +63,25 @@ static double finish(const problem *p, const dlc_plan_stage *stage, int32_t stag
     return slowest;
 }
 
+static dlc_status cut_and_run(const problem *p, const dlc_plan_link *link,
+                              int32_t stages, const int32_t *stage_ranks,
+                              double samples, int32_t micro_batches,
+                              dlc_plan_stage *stage, dlc_plan_pipeline *pipeline) {
+    dlc_plan_layer *layer = dlc_alloc(p->layers, sizeof *layer);
+    if (!layer)
+        return DLC_ERR_NOMEM;
+    memcpy(layer, p->layer, p->layers * sizeof *layer);
+    if (micro_batches > 1)
+        dlc_plan_stages_accumulate(layer, p->layers, p->cluster->accumulate_bandwidth);
+    dlc_status status = dlc_plan_stages_cut(layer, p->layers, link, samples, stages,
+                                            stage_ranks, stage);
+    if (status == DLC_OK)
+        status = dlc_plan_pipeline_run(layer, samples, micro_batches,
+                                       p->cluster->copies, stages, stage, pipeline);
+    dlc_free(layer);
+    return status;
+}
+
 /* Stages of so many ranks, which split `samples` of each micro-batch. */
 static dlc_status try_stages(const problem *p, int32_t stages,
                              const int32_t *stage_ranks, double samples,
@@ -74,10 +94,8 @@ static dlc_status try_stages(const problem *p, int32_t stages,
         most = stage_ranks[s] > most ? stage_ranks[s] : most;
     }
     const dlc_plan_link link = link_of(c, ranks, most);
-    DLC_TRY(dlc_plan_stages_cut(p->layer, p->layers, &link, samples, stages,
-                                stage_ranks, stage));
-    DLC_TRY(dlc_plan_pipeline_run(p->layer, samples, micro_batches, c->copies, stages,
-                                  stage, pipeline));
+    DLC_TRY(cut_and_run(p, &link, stages, stage_ranks, samples, micro_batches, stage,
+                        pipeline));
     for (int32_t s = 0; s < stages; s++)
         stage[s].memory_bytes += c->other_bytes;
     pipeline->memory_bytes += c->other_bytes;

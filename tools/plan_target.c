@@ -225,6 +225,7 @@ dlc_status plan_target_make(const plan_given *given, const plan_measured *measur
     plan_target made = {
         .cluster = {.nodes = given->nodes > 0 ? given->nodes : 1,
                     .update_bandwidth = measured->update_bandwidth,
+                    .accumulate_bandwidth = measured->accumulate_bandwidth,
                     .rest = measured->rest,
                     .copies = measured->copies,
                     .other_bytes = other_bytes(measured),

@@ -48,9 +48,9 @@ dlc_status dlc_plan_check(const dlc_plan_cluster *cluster) {
     if (cluster->nodes > 1)
         DLC_TRY(check_link("between machines", &cluster->between));
     if (!is_amount(cluster->sum_bandwidth) || !is_amount(cluster->update_bandwidth) ||
-        !is_amount(cluster->handover) || !is_amount(cluster->interference) ||
-        !is_amount(cluster->rest) || !is_amount(cluster->copies) ||
-        !is_amount(cluster->other_bytes))
+        !is_amount(cluster->accumulate_bandwidth) || !is_amount(cluster->handover) ||
+        !is_amount(cluster->interference) || !is_amount(cluster->rest) ||
+        !is_amount(cluster->copies) || !is_amount(cluster->other_bytes))
         return dlc_fail(DLC_ERR_CONFIG, "bandwidths, times, copies of the weights "
                                         "and other memory must be 0 or more");
     return DLC_OK;

@@ -20,6 +20,8 @@
  * its cores: threads are woken, find their peers late, sleep, and are woken again.
  * Measured: 0.06 ms in shared memory, more over TCP. */
 #define DLC_PLAN_HANDOVER 200e-6
+/* Bytes moved in memory to add a byte to a sum: reads both, writes one. */
+#define DLC_PLAN_ADD_MOVES 3.0
 
 /* A time that grows with the batch: `fixed` seconds for any batch (reading the weights,
  * starting the work) plus `per_sample`. */
@@ -57,10 +59,12 @@ typedef struct dlc_plan_link {
 typedef struct dlc_plan_cluster {
     int32_t nodes, ranks_per_node; /* at least 1 */
     dlc_plan_link inside, between;
-    double sum_bandwidth;    /* bytes of an operand that a rank adds per second; 0:
-                                infinite */
-    double update_bandwidth; /* bytes of weights that are updated per second; 0:
-                                infinite */
+    double sum_bandwidth;        /* bytes of an operand that a rank adds per second; 0:
+                                    infinite */
+    double update_bandwidth;     /* bytes of weights that are updated per second; 0:
+                                    infinite */
+    double accumulate_bandwidth; /* bytes of gradients that are added to those of other
+                                    micro-batches per second; 0: infinite */
     /* The fraction of the reductions that overlap backward by which the layers become
      * slower, 0 to 1: 1 if the reductions run on the cores that compute. */
     double interference;

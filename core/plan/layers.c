@@ -166,15 +166,16 @@ dlc_status dlc_plan_layers_read(const dlc_graph *graph, const dlc_net *net,
 
 /* ---- Work ------------------------------------------------------------------------ */
 
-static dlc_status weigh(const dlc_graph *graph, const dlc_net *outline, double *work,
-                        char *may_begin) {
+static dlc_status weigh(const dlc_graph *graph, const dlc_net *outline,
+                        int32_t micro_batches, double *work, char *may_begin) {
+    double moves = micro_batches > 1 ? DLC_PLAN_ADD_MOVES : 0;
     for (int32_t i = 0; i < dlc_net_rows(outline); i++) {
         dlc_net_row row;
         DLC_TRY(dlc_net_row_at(outline, i, &row));
         int32_t layer = layer_named(graph, row.name);
         if (layer < 0)
             continue;
-        work[layer] = 0;
+        work[layer] = row.frozen ? 0 : moves * (double)row.parameters * sizeof(float);
         for (int part = 0; part < DLC_NET_PARTS; part++)
             work[layer] += dlc_plan_work(&row, part);
         may_begin[layer] = row.parameters > 0 && row.multiply_adds > 0;
@@ -183,11 +184,13 @@ static dlc_status weigh(const dlc_graph *graph, const dlc_net *outline, double *
 }
 
 dlc_status dlc_plan_layers_weigh(const dlc_graph *graph, const dlc_net *outline,
-                                 double **work, char **may_begin) {
+                                 int32_t micro_batches, double **work,
+                                 char **may_begin) {
     double *weight = dlc_alloc((size_t)graph->layers, sizeof *weight);
     char *may = dlc_alloc((size_t)graph->layers, 1);
-    dlc_status status = weight && may ? weigh(graph, outline, weight, may)
-                                      : DLC_ERR_NOMEM;
+    dlc_status status = weight && may
+                            ? weigh(graph, outline, micro_batches, weight, may)
+                            : DLC_ERR_NOMEM;
     if (status != DLC_OK) {
         dlc_free(weight);
         dlc_free(may);

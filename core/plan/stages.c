@@ -18,6 +18,12 @@ int64_t dlc_plan_micro_batches(int64_t samples, int64_t stages, int64_t ranks) {
     return m > 1 ? m : 1;
 }
 
+void dlc_plan_stages_accumulate(dlc_plan_layer *layer, size_t layers,
+                                double bandwidth) {
+    for (size_t i = 0; bandwidth > 0 && i < layers; i++)
+        layer[i].backward.fixed += layer[i].parameter_bytes / bandwidth;
+}
+
 /* ---- Cutting --------------------------------------------------------------------- */
 
 static int32_t ranks_of(const int32_t *stage_ranks, int32_t s) {

@@ -30,6 +30,10 @@ typedef struct dlc_plan_pipeline {
  * rank. */
 int64_t dlc_plan_micro_batches(int64_t samples, int64_t stages, int64_t ranks);
 
+/* Makes layers those of one of several micro-batches: backward also adds the gradients
+ * to those of the other micro-batches, so many bytes per second; 0: in no time. */
+void dlc_plan_stages_accumulate(dlc_plan_layer *layer, size_t layers, double bandwidth);
+
 /* Cuts the layers into `stages` (1 to `layers`) so that the slowest stage, including
  * its sends, is as fast as possible; of equal cuts the earliest. `samples` are per
  * micro-batch, which the ranks of a stage split: `stage_ranks` says how many, NULL:

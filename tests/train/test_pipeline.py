@@ -7,6 +7,7 @@ import array
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import struct
@@ -249,6 +250,19 @@ class Pipeline(unittest.TestCase):
                     self.assertGreater(report[0]["bubble"], 0)
                     self.assertLess(report[0]["bubble"], 1)
                     self.assertIn("were bubbles", report[0]["stderr"])
+
+    def test_adding_up_gradients_is_work(self):
+        """Micro-batches of one size: with several, a layer that is mostly weights has more to do."""
+        net = self.write("lenet")
+        shares = []
+        for count in (1, 4):
+            done = subprocess.run(
+                [BIN, "check", str(net), "--ranks=2", "--set=parallel.pipeline=ip1",
+                 "--set=ip1.num_output=5000", f"--set=data.batch={2 * count}",
+                 f"--set=parallel.micro_batches={count}"],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True)
+            shares.append(int(re.search(r"stage 2, .* about (\d+) % of the work", done.stderr)[1]))
+        self.assertGreater(shares[1], shares[0])
 
     def test_unequal_parts(self):
         """Micro-batches, and what the ranks of a stage get of them, need not be equal."""

@@ -188,7 +188,8 @@ static dlc_status cut_net(dlc_pipeline *pipeline, const dlc_stage_cut *cut,
     stages->first = dlc_alloc(edges, sizeof *stages->first);
     if (!stages->first)
         return DLC_ERR_NOMEM;
-    DLC_TRY(dlc_plan_layers_weigh(graph, outline, &work, &may_begin));
+    DLC_TRY(dlc_plan_layers_weigh(graph, outline, pipeline->micro_batches, &work,
+                                  &may_begin));
     dlc_status status = DLC_OK;
     for (size_t s = 0; cut->first && s < edges; s++)
         stages->first[s] = cut->first[s];

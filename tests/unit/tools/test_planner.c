@@ -358,6 +358,32 @@ START_TEST(stages_as_set) {
 }
 END_TEST
 
+/* Each micro-batch adds 4e6 bytes to a sum, unless it is the only one. */
+START_TEST(micro_batches_are_added_up) {
+    const dlc_plan_layer layer[] = {
+        {.name = "conv", .forward = {0, 1e-3}, .backward = {0, 2e-3}},
+        {.name = "ip",
+         .forward = {0, 1e-3},
+         .backward = {0, 2e-3},
+         .parameter_bytes = 4e6}};
+    dlc_plan_cluster c = {.nodes = 1, .ranks_per_node = 2, .inside = {0, 1e12, 0}};
+    for (int64_t count = 1; count <= 4; count += 3) {
+        const plan_mesh asked = {
+            .stages = 2, .data = 1, .tensor = 1, .micro_batches = count};
+        double seconds[2];
+        for (int i = 0; i < 2; i++) {
+            plan_prediction p;
+            c.accumulate_bandwidth = i ? 1e9 : 0;
+            ck_assert_int_eq(plan_predict(layer, 2, &c, 8, &asked, &p), DLC_OK);
+            seconds[i] = p.asked.seconds;
+            plan_prediction_free(&p);
+        }
+        ck_assert_double_eq_tol(seconds[1] - seconds[0],
+                                count == 1 ? 0 : (double)count * 4e-3, 1e-9);
+    }
+}
+END_TEST
+
 /* Two ranks that divide the second layer, alone and as one of two groups. */
 START_TEST(groups_as_set) {
     const dlc_plan_layer layer[] = {
@@ -518,6 +544,7 @@ int main(void) {
     tcase_add_test(cases, slow_links_split);
     tcase_add_test(cases, groups_are_on_machines);
     tcase_add_test(cases, stages_as_set);
+    tcase_add_test(cases, micro_batches_are_added_up);
     tcase_add_test(cases, groups_as_set);
     tcase_add_test(cases, more_ranks_than_samples);
     tcase_add_test(cases, faster_ranks);

@@ -45,6 +45,28 @@ START_TEST(balanced) {
 }
 END_TEST
 
+/* Layers with many weights take longer if the gradients of micro-batches are added up.
+ */
+START_TEST(adding_up_counts) {
+    static const double work[] = {1, 1, 1, 1};
+    dlc_plan_layer layer[4];
+    dlc_plan_stage stage[2];
+    make(work, 4, layer);
+    layer[3].parameter_bytes = 5000;
+    dlc_plan_stages_accumulate(layer, 4, 0); /* in no time */
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 4, &free_link, 1, 2, NULL, stage),
+                     DLC_OK);
+    ck_assert_uint_eq(stage[0].end, 2);
+    dlc_plan_stages_accumulate(layer, 4, 1000);
+    ck_assert_int_eq(dlc_plan_stages_cut(layer, 4, &free_link, 1, 2, NULL, stage),
+                     DLC_OK);
+    ck_assert_uint_eq(stage[0].end, 3);
+    ck_near(stage[0].backward, 6.3);
+    ck_near(stage[1].backward, 7);
+    ck_near(stage[1].forward, 1);
+}
+END_TEST
+
 /* A cut with large boundary tensors isn't worth a better balance. */
 START_TEST(boundary_counts) {
     static const double work[] = {1, 1, 1, 1};
@@ -266,6 +288,7 @@ int main(void) {
     Suite *suite = suite_create("plan_stages");
     TCase *cases = tcase_create("plan_stages");
     tcase_add_test(cases, balanced);
+    tcase_add_test(cases, adding_up_counts);
     tcase_add_test(cases, boundary_counts);
     tcase_add_test(cases, no_cut_is_better);
     tcase_add_test(cases, bubble_of_equal_stages);
