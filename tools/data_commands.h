@@ -36,8 +36,9 @@ int data_command_close(data_command *command, dlc_status status);
 typedef struct data_sample {
     int64_t index;
     int32_t label;
-    dlc_status status; /* DLC_ERR_DATA: it is bad, dlc_detail() says why */
-    dlc_image image;   /* whole; of a bad sample, or of a scan of labels, empty */
+    const uint8_t *labels; /* of several classes, a 1 or 0 for each; NULL: it has one */
+    dlc_status status;     /* DLC_ERR_DATA: it is bad, dlc_detail() says why */
+    dlc_image image;       /* whole; of a bad sample, or of a scan of labels, empty */
 } data_sample;
 
 typedef struct data_scan {
@@ -51,6 +52,8 @@ typedef struct data_scan {
 
 /* Shows how many samples are done; `before` were when the work began, at `begin`. */
 void data_draw_bar(int64_t done, int64_t all, int64_t before, uint64_t begin);
+/* The field with the class of a sample, or with several; -1: there is none. */
+int32_t data_scan_classes(const data_command *command);
 /* The threads that a scan will have. */
 int32_t data_scan_threads(void);
 /* Any status but DLC_ERR_DATA of a sample ends the scan. */

@@ -92,17 +92,30 @@ static dlc_status decode(const data_command *command, reader *by, dlc_image *ima
     return DLC_OK;
 }
 
+int32_t data_scan_classes(const data_command *command) {
+    const dlc_samples *samples = &command->data->samples;
+    for (int32_t f = 0; samples->label < 0 && f < samples->info.field_count; f++)
+        if (dlc_samples_field(samples, f)->role == DLC_ROLE_CLASSES)
+            return f;
+    return samples->label;
+}
+
 static dlc_status read_image(scanning *s, reader *by, data_sample *sample) {
     const data_scan *scan = s->scan;
     const dlc_samples *samples = &scan->command->data->samples;
+    int32_t classes = data_scan_classes(scan->command);
+    uint32_t wanted = (classes < 0 ? 0 : 1u << classes) |
+                      (scan->labels_only ? 0 : 1u << samples->image);
     if (!s->is_concurrent)
         pthread_mutex_lock(&s->lock);
-    dlc_status status = dlc_samples_read(samples, sample->index, scan->labels_only,
-                                         NULL, &by->read);
+    dlc_status status = dlc_samples_read_fields(samples, sample->index, wanted, NULL,
+                                                &by->read);
     if (!s->is_concurrent)
         pthread_mutex_unlock(&s->lock);
     DLC_TRY(status);
     sample->label = by->read.label;
+    if (classes != samples->label)
+        sample->labels = by->read.value[classes].data;
     if (scan->labels_only)
         return DLC_OK;
     if (dlc_samples_are_encoded(samples))

@@ -63,7 +63,8 @@ static const struct argp argp = {
     .args_doc = "NET.INI",
     .doc =
         "Draws a part of each class of [data] for validation, by [train] seed, and writes "
-        "two lists with a line \"path label\" for each file. The paths are absolute.",
+        "two lists with a line \"path label\" for each file, or \"path label...\" where "
+        "one may have several: then it draws a part of all. The paths are absolute.",
     .children = dlc_tool_children};
 
 /* ---- Drawing ----------------------------------------------------------------- */
@@ -73,12 +74,24 @@ typedef struct drawn {
     uint64_t key; /* random; the smallest of a class are for validation */
     int32_t label;
     int is_validation;
+    dlc_text labels; /* own; where it may have several, " 0 4 7" */
 } drawn;
 
+typedef struct splitting {
+    const split_command *command;
+    int32_t classes; /* how many labels a sample may have; 0: it has one */
+    drawn *all;      /* own */
+    int64_t count;
+} splitting;
+
 static void note_label(void *context, int32_t thread, const data_sample *sample) {
-    drawn *all = context;
+    const splitting *s = context;
+    drawn *one = &s->all[sample->index];
     (void)thread;
-    all[sample->index].label = sample->label;
+    one->label = sample->label;
+    for (int32_t c = 0; sample->labels && c < s->classes; c++)
+        if (sample->labels[c])
+            dlc_text_add(&one->labels, " %d", (int)c);
 }
 
 static int by_class(const void *a, const void *b) {
@@ -119,9 +132,9 @@ static void draw(const split_command *command, drawn *all, int64_t count) {
 /* ---- Lists ------------------------------------------------------------------- */
 
 /* Appends the line of a sample. */
-static dlc_status add_line(const data_command *data, const drawn *one, dlc_text *list) {
+static dlc_status add_line(const splitting *s, const drawn *one, dlc_text *list) {
     char name[PATH_MAX], path[PATH_MAX];
-    dlc_samples_name(&data->data->samples, one->index, name, sizeof name);
+    dlc_samples_name(&s->command->data.data->samples, one->index, name, sizeof name);
     if (!realpath(name, path))
         return dlc_fail(DLC_ERR_DATA,
                         "the samples are no files, so they cannot be listed "
@@ -130,20 +143,23 @@ static dlc_status add_line(const data_command *data, const drawn *one, dlc_text 
     if (strchr(path, '\n'))
         return dlc_fail(DLC_ERR_DATA, "%s: a name with a line break cannot be listed",
                         path);
-    dlc_text_add(list, "%s %d\n", path, (int)one->label);
+    if (s->classes)
+        dlc_text_add(list, "%s%s\n", path, dlc_text_string(&one->labels));
+    else
+        dlc_text_add(list, "%s %d\n", path, (int)one->label);
+    DLC_TRY(dlc_text_status(&one->labels));
     return dlc_text_status(list);
 }
 
-static dlc_status write_list(const split_command *command, const drawn *all,
-                             int64_t count, int is_validation) {
+static dlc_status write_list(const splitting *s, int is_validation) {
     dlc_text list = {0};
     int64_t lines = 0;
     dlc_status status = DLC_OK;
-    char *path = dlc_format("%s-%s.txt", command->prefix,
+    char *path = dlc_format("%s-%s.txt", s->command->prefix,
                             is_validation ? "validation" : "train");
-    for (int64_t i = 0; status == DLC_OK && i < count; i++)
-        if (all[i].is_validation == is_validation) {
-            status = add_line(&command->data, &all[i], &list);
+    for (int64_t i = 0; status == DLC_OK && i < s->count; i++)
+        if (s->all[i].is_validation == is_validation) {
+            status = add_line(s, &s->all[i], &list);
             lines++;
         }
     if (status == DLC_OK)
@@ -156,23 +172,41 @@ static dlc_status write_list(const split_command *command, const drawn *all,
     return status;
 }
 
+static dlc_status open_splitting(const split_command *command, splitting *s) {
+    const dlc_samples *samples = &command->data.data->samples;
+    int32_t classes = data_scan_classes(&command->data);
+    *s = (splitting){.command = command, .count = samples->info.samples};
+    if (classes < 0)
+        return dlc_fail(DLC_ERR_DATA,
+                        "the samples have no classes, so they cannot be listed");
+    if (classes != samples->label)
+        s->classes = dlc_samples_field(samples, classes)->classes;
+    s->all = dlc_alloc((size_t)s->count, sizeof *s->all);
+    return s->all ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+static void close_splitting(splitting *s) {
+    for (int64_t i = 0; s->all && i < s->count; i++)
+        dlc_text_free(&s->all[i].labels);
+    dlc_free(s->all);
+}
+
 static dlc_status split(const split_command *command) {
-    int64_t count = command->data.data->info.samples;
-    drawn *all = dlc_alloc((size_t)count, sizeof *all);
-    if (!all)
-        return DLC_ERR_NOMEM;
+    splitting s;
+    dlc_status status = open_splitting(command, &s);
     data_scan scan = {.command = &command->data,
                       .labels_only = 1,
                       .visit = note_label,
-                      .context = all};
-    dlc_status status = data_scan_run(&scan);
+                      .context = &s};
+    if (status == DLC_OK)
+        status = data_scan_run(&scan);
     if (status == DLC_OK) {
-        draw(command, all, count);
-        status = write_list(command, all, count, 0);
+        draw(command, s.all, s.count);
+        status = write_list(&s, 0);
     }
     if (status == DLC_OK)
-        status = write_list(command, all, count, 1);
-    dlc_free(all);
+        status = write_list(&s, 1);
+    close_splitting(&s);
     return status;
 }
 

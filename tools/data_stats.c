@@ -33,8 +33,9 @@ typedef struct totals {
 
 typedef struct counting {
     const data_command *command;
-    int32_t classes; /* length of totals.classes */
-    totals *of;      /* own; one per thread */
+    int32_t classes;          /* length of totals.classes */
+    const char *const *names; /* of them; or NULL */
+    totals *of;               /* own; one per thread */
     int32_t threads;
 } counting;
 
@@ -78,11 +79,15 @@ static void count_floats(totals *t, const dlc_image *image, int64_t channel) {
     }
 }
 
-static void count_label(const counting *c, totals *t, int32_t label) {
-    if (label >= 0 && label < c->classes)
-        t->classes[label]++;
-    else
-        t->unlabelled++;
+static void count_label(const counting *c, totals *t, const data_sample *sample) {
+    int labelled = sample->label >= 0 && sample->label < c->classes;
+    if (labelled)
+        t->classes[sample->label]++;
+    for (int32_t i = 0; sample->labels && i < c->classes; i++) {
+        t->classes[i] += sample->labels[i] != 0;
+        labelled |= sample->labels[i];
+    }
+    t->unlabelled += !labelled;
 }
 
 static void count(void *context, int32_t thread, const data_sample *sample) {
@@ -91,7 +96,7 @@ static void count(void *context, int32_t thread, const data_sample *sample) {
     const dlc_image *image = &sample->image;
     if (sample->status == DLC_OK) {
         count_size(t, image);
-        count_label(c, t, sample->label);
+        count_label(c, t, sample);
     } else {
         t->bad++;
     }
@@ -127,7 +132,12 @@ static void add(const counting *c, totals *all, const totals *more) {
 
 static dlc_status open_counting(const data_command *command, counting *c) {
     *c = (counting){.command = command, .threads = data_scan_threads()};
-    c->classes = command->data->info.classes;
+    int32_t field = data_scan_classes(command);
+    if (field >= 0) {
+        const dlc_field *classes = dlc_samples_field(&command->data->samples, field);
+        c->classes = classes->classes;
+        c->names = classes->class_names;
+    }
     c->of = dlc_alloc((size_t)c->threads, sizeof *c->of);
     for (int32_t i = 0; c->of && i < c->threads; i++) {
         c->of[i].classes = dlc_alloc((size_t)c->classes, sizeof(int64_t));
@@ -167,9 +177,8 @@ static void add_numbers(const counting *c, double (*value)(const totals *, int64
 }
 
 static const char *class_name(const counting *c, int32_t i, char number[16]) {
-    const char *const *names = c->command->data->info.class_names;
     (void)snprintf(number, 16, "%d", (int)i);
-    return names ? names[i] : number;
+    return c->names ? c->names[i] : number;
 }
 
 static dlc_status print_text(const counting *c) {

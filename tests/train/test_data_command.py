@@ -201,6 +201,33 @@ class Data(unittest.TestCase):
         found = json.loads(self.run_dlcore("stats", "net.ini", "--json").stdout)
         self.assertEqual(found["samples"], len(lists["train"]))
 
+    def test_several_classes(self):
+        """What a list says of each image is counted, and kept by a split."""
+        self.write_files()
+        files = sorted((self.path / "photos").glob("*/*.png"))
+        labels = {str(path.resolve()): [c for c in range(3) if i >> c & 1] for i, path in enumerate(files)}
+        (self.path / "all.txt").write_text("".join(
+            " ".join([path, *map(str, classes)]) + "\n" for path, classes in labels.items()))
+        (self.path / "net.ini").write_text(
+            HEAD + "source = images\nlist = all.txt\nmulti_label = yes\nclasses = a, b, c\n"
+            "transforms = resize(height=4, width=4)\n" + TAIL)
+        found = json.loads(self.run_dlcore("stats", "net.ini", "--json").stdout)
+        self.assertEqual(found["classes"], [{"name": name, "samples": sum(c in classes for classes in labels.values())}
+                                            for c, name in enumerate("abc")])
+        self.assertEqual(found["unlabelled"], sum(not classes for classes in labels.values()))
+        self.run_dlcore("split", "net.ini", "-o", "part", "--validation=0.2")
+        lists = [(self.path / f"part-{name}.txt").read_text().splitlines() for name in ("train", "validation")]
+        self.assertEqual(len(lists[1]), round(SAMPLES * 0.2))
+        self.assertEqual(sorted(lists[0] + lists[1]), (self.path / "all.txt").read_text().splitlines())
+
+    def test_split_needs_classes(self):
+        self.write_files()
+        path = next((self.path / "photos").glob("*/*.png"))
+        (self.path / "table.csv").write_text(f"file,size\n{path},0.5\n")
+        (self.path / "net.ini").write_text(
+            HEAD + "source = csv\nfile = table.csv\npath = file\nvector = size\n" + TAIL)
+        self.assertIn("the samples have no classes", self.run_dlcore("split", "net.ini", "-o", "x", ok=4).stderr)
+
     def test_what_is_wrong(self):
         self.write_idx()
         for options, words in [(("stat", "net.ini"), "did you mean 'stats'?"),
