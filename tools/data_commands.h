@@ -44,6 +44,7 @@ typedef struct data_sample {
 typedef struct data_scan {
     const data_command *command;
     int labels_only;
+    int all_fields; /* read them, too, though a visit is only shown image and classes */
     int32_t threads; /* set by data_scan_run, before the first visit */
     /* Called for each sample, by `thread` 0 .. threads - 1, in any order. */
     void (*visit)(void *context, int32_t thread, const data_sample *sample);

@@ -100,16 +100,23 @@ int32_t data_scan_classes(const data_command *command) {
     return samples->label;
 }
 
+static uint32_t wanted_fields(const data_scan *scan) {
+    const dlc_samples *samples = &scan->command->data->samples;
+    int32_t classes = data_scan_classes(scan->command);
+    if (scan->all_fields)
+        return (1u << samples->info.field_count) - 1;
+    return (classes < 0 ? 0 : 1u << classes) |
+           (scan->labels_only ? 0 : 1u << samples->image);
+}
+
 static dlc_status read_image(scanning *s, reader *by, data_sample *sample) {
     const data_scan *scan = s->scan;
     const dlc_samples *samples = &scan->command->data->samples;
     int32_t classes = data_scan_classes(scan->command);
-    uint32_t wanted = (classes < 0 ? 0 : 1u << classes) |
-                      (scan->labels_only ? 0 : 1u << samples->image);
     if (!s->is_concurrent)
         pthread_mutex_lock(&s->lock);
-    dlc_status status = dlc_samples_read_fields(samples, sample->index, wanted, NULL,
-                                                &by->read);
+    dlc_status status = dlc_samples_read_fields(samples, sample->index,
+                                                wanted_fields(scan), NULL, &by->read);
     if (!s->is_concurrent)
         pthread_mutex_unlock(&s->lock);
     DLC_TRY(status);

@@ -105,7 +105,8 @@ int dlc_command_data_verify(int argc, char **argv) {
     findings found = {.command = &command};
     pthread_mutex_init(&found.lock, NULL);
     dlc_status status = data_command_open(&command);
-    data_scan scan = {.command = &command, .visit = look_at, .context = &found};
+    data_scan scan = {
+        .command = &command, .all_fields = 1, .visit = look_at, .context = &found};
     if (status == DLC_OK)
         status = data_scan_run(&scan);
     if (found.count)

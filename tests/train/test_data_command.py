@@ -99,6 +99,9 @@ class Data(unittest.TestCase):
         (self.path / "net.ini").write_text(
             HEAD + f"source = images\nfolder = photos\ntransforms = resize(height=4, width=4)\n{more}\n" + TAIL)
 
+    def write_table(self, file, more):
+        (self.path / "net.ini").write_text(HEAD + f"source = csv\nfile = {file}\npath = file\n{more}\n" + TAIL)
+
     def test_stats(self):
         self.write_idx()
         found = json.loads(self.run_dlcore("stats", "net.ini", "--json").stdout)
@@ -177,6 +180,17 @@ class Data(unittest.TestCase):
         stats = json.loads(self.run_dlcore("stats", "net.ini", "--json").stdout)
         self.assertEqual((stats["samples"], stats["bad"]), (SAMPLES, 2))
 
+    def test_verify_reads_all_fields(self):
+        """A number that training could not read is found, not only an image."""
+        self.write_files()
+        files = sorted((self.path / "photos").glob("*/*.png"))
+        (self.path / "table.csv").write_text("file,size\n" + "".join(
+            f"{path},{'none' if i == 7 else i}\n" for i, path in enumerate(files)))
+        self.write_table("table.csv", "vector = size")
+        done = self.run_dlcore("verify", "net.ini", ok=4)
+        self.assertRegex(done.stdout, 'table.csv:9: .*"none" is not a number\n$')
+        self.assertIn(f"1 of {SAMPLES} samples are bad", done.stderr)
+
     def test_split(self):
         self.write_files()
         self.run_dlcore("split", "net.ini", "-o", "part", "--validation=0.2")
@@ -224,8 +238,7 @@ class Data(unittest.TestCase):
         self.write_files()
         path = next((self.path / "photos").glob("*/*.png"))
         (self.path / "table.csv").write_text(f"file,size\n{path},0.5\n")
-        (self.path / "net.ini").write_text(
-            HEAD + "source = csv\nfile = table.csv\npath = file\nvector = size\n" + TAIL)
+        self.write_table("table.csv", "vector = size")
         self.assertIn("the samples have no classes", self.run_dlcore("split", "net.ini", "-o", "x", ok=4).stderr)
 
     def test_what_is_wrong(self):
