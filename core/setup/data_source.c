@@ -64,13 +64,17 @@ static dlc_status add_sample(const dlc_samples *samples, int64_t index,
 
 dlc_status dlc_data_source_identify(dlc_data_setup *data) {
     enum { SAMPLES = 16 };
+    int skips = dlc_settings_is(data->settings, "on_error", "skip");
     dlc_read_sample read = {0};
     dlc_status status = DLC_OK;
     uint64_t digest = 0;
-    for (int64_t i = 0; status == DLC_OK && i < SAMPLES; i++)
+    for (int64_t i = 0; status == DLC_OK && i < SAMPLES; i++) {
         status = add_sample(&data->samples,
                             i * (data->info.samples - 1) / (SAMPLES - 1), &read,
                             &digest);
+        if (skips && status == DLC_ERR_DATA)
+            status = DLC_OK; /* the feed says so when it needs the sample */
+    }
     if (status == DLC_OK)
         data->digest = digest;
     dlc_read_sample_free(&read);

@@ -182,6 +182,20 @@ class Images(unittest.TestCase):
         self.assertIn("3 samples were skipped before it", done.stderr)
         done = self.run_it("train", "net.ini", "--set=data.on_error=fail", code=4)
 
+    def test_missing_files(self):
+        """A run begins without files that may be skipped, wherever they are in the list."""
+        paths = sorted((self.folder / "pictures").glob("*/*.png"))
+        for path in (paths[0], paths[-1]):
+            path.unlink()
+            path.symlink_to("nowhere")
+        self.write(IMAGES)
+        done = self.run_it("train", "net.ini", code=4)
+        self.assertIn("0/00.png: No such file", done.stderr)
+        self.write(IMAGES + "\non_error = skip")
+        _, _, said = self.train("skips")
+        for path in (paths[0], paths[-1]):
+            self.assertRegex(said, path.name + ": No such file.*the sample is skipped")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
