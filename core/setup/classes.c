@@ -2,6 +2,7 @@
 #include "setup/classes.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -69,11 +70,30 @@ static dlc_status compare_with_train(dlc_setup *setup) {
     return status;
 }
 
+/* For a test alone that cannot be opened: its labels may be names that only [data] has,
+ * such as the setting `classes` of a table. */
+static dlc_status open_with_train(dlc_setup *setup, dlc_status status) {
+    dlc_data_setup *train = &setup->train, *test = &setup->test;
+    char why[1024];
+    (void)snprintf(why, sizeof why, "%s", dlc_detail());
+    dlc_data_source_close(test);
+    if (!train->present || !train->feature || train->broken ||
+        dlc_data_source_open(setup, train, NULL) != DLC_OK || !are_known(&train->info))
+        status = dlc_fail(status, "%s", why);
+    else
+        status = dlc_data_source_open(setup, test, &train->info);
+    dlc_data_source_close(train);
+    return status;
+}
+
 dlc_status dlc_classes_open_test(dlc_setup *setup) {
     const dlc_data_setup *train = &setup->train, *test = &setup->test;
     const dlc_data_info *known = train->source && are_known(&train->info) ? &train->info
                                                                           : NULL;
-    DLC_TRY(dlc_data_source_open(setup, &setup->test, known));
+    dlc_status status = dlc_data_source_open(setup, &setup->test, known);
+    if (status == DLC_ERR_DATA && !train->source)
+        return open_with_train(setup, status);
+    DLC_TRY(status);
     if (!are_known(&test->info))
         return DLC_OK;
     if (!train->source)

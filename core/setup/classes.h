@@ -7,7 +7,8 @@
 #include "setup/setup.h"
 
 /* Opens [data.test], which must be present. If [data] is not open and the classes of
- * [data.test] have names, [data] is opened temporarily to read its class names.
+ * [data.test] have names, or it cannot be opened without, [data] is opened temporarily
+ * to read its class names.
  * DLC_ERR_DATA: the two sections have different classes. */
 dlc_status dlc_classes_open_test(dlc_setup *setup);
 

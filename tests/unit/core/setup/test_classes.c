@@ -10,11 +10,13 @@
 
 /* ---- Fake sources -------------------------------------------------------------- */
 
+enum { NAMELESS = 2 };
+
 typedef struct classes {
     const char *name[4];
     int32_t count; /* 0: its classes have no names */
     int obeys;     /* numbers labels by the given classes */
-    int broken;    /* it cannot be opened */
+    int broken;    /* it cannot be opened; NAMELESS: unless classes are given */
 } classes;
 
 struct dlc_source {
@@ -28,7 +30,7 @@ static int open_count;
 
 static dlc_status any_open(const classes *from, const dlc_data_args *args,
                            dlc_source **source) {
-    if (from->broken)
+    if (from->broken && (from->broken != NAMELESS || !args->class_names))
         return dlc_fail(DLC_ERR_DATA, "it is broken");
     dlc_source *made = calloc(1, sizeof *made);
     ck_assert_ptr_nonnull(made);
@@ -141,6 +143,30 @@ static const struct {
      7},
     {"training data left behind", {{NULL}, 0, 0, 1}, {{"ant"}, 1, 1, 0}, 0, DLC_OK, 1},
     {"a broken test", {{"ant"}, 1, 0, 0}, {{NULL}, 0, 0, 1}, 0, DLC_ERR_DATA, 0},
+    {"names of training",
+     {{"ant", "bee"}, 2, 0, 0},
+     {{NULL}, 0, 1, NAMELESS},
+     1,
+     DLC_OK,
+     2},
+    {"names of training, alone",
+     {{"ant", "bee"}, 2, 0, 0},
+     {{NULL}, 0, 1, NAMELESS},
+     0,
+     DLC_OK,
+     2},
+    {"names that training has not",
+     {{NULL}, 0, 0, 0},
+     {{NULL}, 0, 1, NAMELESS},
+     0,
+     DLC_ERR_DATA,
+     0},
+    {"names of training left behind",
+     {{NULL}, 0, 0, 1},
+     {{NULL}, 0, 1, NAMELESS},
+     0,
+     DLC_ERR_DATA,
+     0},
 };
 
 START_TEST(labels_mean_the_same) {
