@@ -29,6 +29,8 @@ static const struct {
     {DLC_KIND_LAYER, DLC_LAYER_RECOMPUTABLE, "recomputable"},
     {DLC_KIND_LAYER, DLC_LAYER_BF16, "bf16"},
     {DLC_KIND_LAYER, DLC_LAYER_F16, "fp16"},
+    {DLC_KIND_DATA, DLC_DATA_CONCURRENT, "concurrent reads"},
+    {DLC_KIND_DECODER, DLC_DECODER_LOSSLESS, "lossless"},
 };
 
 /* What the optional calls of a feature say. */
