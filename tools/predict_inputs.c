@@ -55,13 +55,30 @@ static int compare(const FTSENT **left, const FTSENT **right) {
     return strcmp((*left)->fts_name, (*right)->fts_name);
 }
 
+/* Hidden files and folders are left out, as in training: other systems leave files such
+ * as ._1.jpg. */
+static int is_hidden(const FTSENT *entry) {
+    return entry->fts_level > FTS_ROOTLEVEL && entry->fts_name[0] == '.';
+}
+
+/* A file, or what cannot be read as one, such as a link to nowhere: reading it says so.
+ */
+static int is_file(const FTSENT *entry) {
+    return entry->fts_info == FTS_F || entry->fts_info == FTS_SLNONE ||
+           entry->fts_info == FTS_DEFAULT || entry->fts_info == FTS_NS;
+}
+
 static dlc_status walk(dlc_inputs *inputs, const char *endings, FTS *tree) {
-    const FTSENT *entry;
+    FTSENT *entry;
     while ((errno = 0, entry = fts_read(tree))) {
+        if (is_hidden(entry)) {
+            (void)fts_set(tree, entry, FTS_SKIP);
+            continue;
+        }
         if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR)
             return dlc_fail(DLC_ERR_DATA, "cannot read %s: %s", entry->fts_path,
                             strerror(entry->fts_errno));
-        if (entry->fts_info == FTS_F && is_sample(entry->fts_name, endings))
+        if (is_file(entry) && is_sample(entry->fts_name, endings))
             DLC_TRY(add_file(inputs, entry->fts_path));
     }
     return errno ? dlc_fail(DLC_ERR_IO, "reading a folder: %s", strerror(errno))
@@ -87,10 +104,15 @@ static dlc_status add_folder(dlc_inputs *inputs, const char *endings,
 static dlc_status add_lines(dlc_inputs *inputs, FILE *list, const char *name) {
     char *line = NULL;
     size_t room = 0;
+    ssize_t length;
     dlc_status status = DLC_OK;
-    while (status == DLC_OK && getline(&line, &room, list) >= 0) {
+    while (status == DLC_OK && (length = getline(&line, &room, list)) >= 0) {
+        if (memchr(line, '\0', (size_t)length))
+            status = dlc_fail(DLC_ERR_DATA,
+                              "%s: there is a null byte in it; give one file per line",
+                              name);
         line[strcspn(line, "\r\n")] = '\0';
-        if (line[0])
+        if (status == DLC_OK && line[0])
             status = add_file(inputs, line);
     }
     if (status == DLC_OK && ferror(list))

@@ -287,6 +287,19 @@ class Predict(unittest.TestCase):
             by_name = {row["sample"].split("/", 1)[1]: row["top"] for row in rows}
             for row in known:
                 self.assertEqual(by_name[row["sample"].split("photos/")[-1]], row["top"])
+        # What a Mac leaves beside files is no sample; a list may be that of `find -print0`.
+        (self.folder / "moved/ant/._0 1.png").write_bytes(b"\0\5\26\7")
+        (self.folder / "moved/.trash").mkdir()
+        (self.folder / "moved/.trash/0.png").write_bytes(b"")
+        self.assertEqual(len(self.predicted("moved", weights=file)), 16)
+        done = self.run_it("-", weights=file, input="\0".join(paths))
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn("give one file per line", done.stderr)
+        (self.folder / "moved/ant/zero.png").symlink_to("nowhere")
+        done = self.run_it("moved", weights=file)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn("cannot read moved/ant/zero.png: No such file", done.stderr)
+        (self.folder / "moved/ant/zero.png").unlink()
         (self.folder / "moved/ant/0 1.png").write_bytes(b"no picture at all")
         done = self.run_it("moved", weights=file)
         self.assertEqual(done.returncode, 4, done.stderr)
