@@ -105,6 +105,8 @@ static dlc_status add_lines(dlc_inputs *inputs, FILE *list, const char *name) {
     char *line = NULL;
     size_t room = 0;
     ssize_t length;
+    /* Editors of other systems begin UTF-8 with this. */
+    const char *mark = "\xef\xbb\xbf";
     dlc_status status = DLC_OK;
     while (status == DLC_OK && (length = getline(&line, &room, list)) >= 0) {
         if (memchr(line, '\0', (size_t)length))
@@ -112,8 +114,11 @@ static dlc_status add_lines(dlc_inputs *inputs, FILE *list, const char *name) {
                               "%s: there is a null byte in it; give one file per line",
                               name);
         line[strcspn(line, "\r\n")] = '\0';
-        if (status == DLC_OK && line[0])
-            status = add_file(inputs, line);
+        const char *path = line +
+                           (strncmp(line, mark, strlen(mark)) ? 0 : strlen(mark));
+        mark = "";
+        if (status == DLC_OK && *path)
+            status = add_file(inputs, path);
     }
     if (status == DLC_OK && ferror(list))
         status = dlc_fail(DLC_ERR_IO, "cannot read %s: %s", name, strerror(errno));

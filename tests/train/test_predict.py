@@ -134,6 +134,7 @@ class Predict(unittest.TestCase):
         names += [f"files/below/c.npy:{i}" for i in range(29)]
         for words, more in ((["files"], {}), (["list.txt"], {}),
                             (["-"], {"input": (self.folder / "list.txt").read_text()}),
+                            (["-"], {"input": "\ufeff" + (self.folder / "list.txt").read_text()}),
                             (["files/a.npy", "files/b.npy", "files/below"], {})):
             rows = self.predicted(*words, *gone, **more)
             self.check(rows, 0, SAMPLES, CLASSES)

@@ -101,12 +101,22 @@ static dlc_status add_line(const list *in, const char *line, size_t length) {
     return table_add(in->images, line, length, (int32_t)label);
 }
 
+/* Editors of other systems begin UTF-8 with a byte order mark, which is no part of the
+ * first path. */
+enum { MARK_BYTES = 3 };
+
+static int begins_with_mark(const growing *text) {
+    return text->used >= MARK_BYTES &&
+           memcmp(text->bytes, "\xef\xbb\xbf", MARK_BYTES) == 0;
+}
+
 dlc_status list_read(const char *path, int several, table *images, int32_t *labels) {
     growing text = {0};
     list in = {.path = path, .several = several, .images = images, .labels = labels};
     dlc_status status = read_all(path, &text);
     *labels = 0;
-    for (size_t at = 0; status == DLC_OK && at < text.used;) {
+    size_t mark = begins_with_mark(&text) ? MARK_BYTES : 0;
+    for (size_t at = mark; status == DLC_OK && at < text.used;) {
         const char *line = text.bytes + at;
         const char *end = memchr(line, '\n', text.used - at);
         size_t length = end ? (size_t)(end - line) : text.used - at;

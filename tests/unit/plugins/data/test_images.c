@@ -211,7 +211,8 @@ START_TEST(lists) {
     holds(&o, 2, "3", 12);
     holds(&o, 3, "1", 3);
     source_close(&o);
-    put("list", "1.png 1\n");
+    put("list", "\xef\xbb\xbf"
+                "1.png 1\n");
     const char *sets[] = {setting("list", "list"), setting("folder", "p/a"),
                           "classes=no,yes", NULL};
     ck_assert_int_eq(source_open("images", 0, sets, &o), DLC_OK);
