@@ -38,7 +38,8 @@ typedef struct data_sample {
     int32_t label;
     const uint8_t *labels; /* of several classes, a 1 or 0 for each; NULL: it has one */
     dlc_status status;     /* DLC_ERR_DATA: it is bad, dlc_detail() says why */
-    dlc_image image;       /* whole; of a bad sample, or of a scan of labels, empty */
+    dlc_image image; /* whole, or the numbers, each a channel of one pixel; of a bad
+                        sample, or of a scan of labels, empty */
 } data_sample;
 
 typedef struct data_scan {

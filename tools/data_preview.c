@@ -172,6 +172,10 @@ static dlc_status draw(const sheet *s, const char *path) {
 static dlc_status preview(const preview_command *command) {
     int64_t samples = command->data.data->info.samples;
     int64_t count = command->count < samples ? command->count : samples;
+    const dlc_samples *of = &command->data.data->samples;
+    if (dlc_samples_field(of, of->image)->role != DLC_ROLE_IMAGE)
+        return dlc_fail(DLC_ERR_DATA,
+                        "the samples have no images, so they cannot be drawn");
     dlc_feed *feed = NULL;
     DLC_TRY(open_feed(command, count, &feed));
     sheet s = {.command = &command->data, .feed = feed, .shape = dlc_feed_shape(feed)};

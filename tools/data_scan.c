@@ -100,6 +100,17 @@ int32_t data_scan_classes(const data_command *command) {
     return samples->label;
 }
 
+/* Numbers become an image of one pixel, each of them a channel of it. */
+static dlc_image view(const dlc_samples *samples, const dlc_value *value) {
+    const dlc_field *field = dlc_samples_field(samples, samples->image);
+    /* Of a bounded size: that of this value. */
+    const dlc_shape *own = field->flags & DLC_FIELD_BOUNDED ? &value->shape
+                                                            : &field->shape;
+    dlc_shape shape = {3, {dlc_shape_count(own), 1, 1}};
+    return dlc_image_planes((void *)value->data, samples->info.dtype,
+                            field->role == DLC_ROLE_IMAGE ? own : &shape);
+}
+
 static uint32_t wanted_fields(const data_scan *scan) {
     const dlc_samples *samples = &scan->command->data->samples;
     int32_t classes = data_scan_classes(scan->command);
@@ -127,12 +138,7 @@ static dlc_status read_image(scanning *s, reader *by, data_sample *sample) {
         return DLC_OK;
     if (dlc_samples_are_encoded(samples))
         return decode(scan->command, by, &sample->image);
-    /* Of a bounded size: that of this value. */
-    const dlc_value *value = &by->read.value[samples->image];
-    const dlc_field *field = dlc_samples_field(samples, samples->image);
-    const dlc_shape *shape = field->flags & DLC_FIELD_BOUNDED ? &value->shape
-                                                              : &field->shape;
-    sample->image = dlc_image_planes((void *)value->data, samples->info.dtype, shape);
+    sample->image = view(samples, &by->read.value[samples->image]);
     return DLC_OK;
 }
 

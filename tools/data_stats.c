@@ -8,8 +8,6 @@
 #include "base/memory.h"
 #include "data_commands.h"
 
-enum { CHANNELS_MOST = 16 };
-
 static const struct argp argp = {
     .options = data_command_options,
     .parser = data_command_parse,
@@ -25,15 +23,17 @@ static const struct argp argp = {
 /* What one thread has seen. */
 typedef struct totals {
     int64_t samples, bad, unlabelled;
-    double pixels, sum[CHANNELS_MOST], squares[CHANNELS_MOST];
-    dlc_rect least, most; /* sizes by area; x and y are unused */
-    double height, width; /* sums */
-    int64_t *classes;     /* own; samples of each */
+    double pixels, *sum, *squares; /* own; of each channel */
+    dlc_rect least, most;          /* sizes by area; x and y are unused */
+    double height, width;          /* sums */
+    int64_t *classes;              /* own; samples of each */
 } totals;
 
 typedef struct counting {
     const data_command *command;
-    int32_t classes;          /* length of totals.classes */
+    int is_image;     /* or numbers; then `channels` is how many */
+    int64_t channels; /* length of totals.sum; 0: of tokens, which have no mean */
+    int32_t classes;  /* length of totals.classes */
     const char *const *names; /* of them; or NULL */
     totals *of;               /* own; one per thread */
     int32_t threads;
@@ -101,7 +101,7 @@ static void count(void *context, int32_t thread, const data_sample *sample) {
         t->bad++;
     }
     t->samples++;
-    for (int64_t i = 0; i < image->channels && i < CHANNELS_MOST; i++)
+    for (int64_t i = 0; i < image->channels && i < c->channels; i++)
         if (image->type == DLC_U8)
             count_bytes(t, image, i);
         else
@@ -122,7 +122,7 @@ static void add(const counting *c, totals *all, const totals *more) {
     all->pixels += more->pixels;
     all->height += more->height;
     all->width += more->width;
-    for (int i = 0; i < CHANNELS_MOST; i++) {
+    for (int64_t i = 0; i < c->channels; i++) {
         all->sum[i] += more->sum[i];
         all->squares[i] += more->squares[i];
     }
@@ -130,35 +130,48 @@ static void add(const counting *c, totals *all, const totals *more) {
         all->classes[i] += more->classes[i];
 }
 
+static dlc_status open_totals(const counting *c, totals *t) {
+    t->classes = dlc_alloc((size_t)c->classes, sizeof *t->classes);
+    t->sum = dlc_alloc((size_t)c->channels, sizeof *t->sum);
+    t->squares = dlc_alloc((size_t)c->channels, sizeof *t->squares);
+    return t->classes && t->sum && t->squares ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+static int64_t count_channels(const dlc_field *of) {
+    return of->role == DLC_ROLE_IMAGE    ? of->shape.dims[0]
+           : of->role == DLC_ROLE_TOKENS ? 0
+                                         : dlc_shape_count(&of->shape);
+}
+
 static dlc_status open_counting(const data_command *command, counting *c) {
-    *c = (counting){.command = command, .threads = data_scan_threads()};
+    const dlc_samples *samples = &command->data->samples;
+    const dlc_field *image = dlc_samples_field(samples, samples->image);
+    *c = (counting){.command = command,
+                    .threads = data_scan_threads(),
+                    .is_image = image->role == DLC_ROLE_IMAGE,
+                    .channels = count_channels(image)};
     int32_t field = data_scan_classes(command);
     if (field >= 0) {
-        const dlc_field *classes = dlc_samples_field(&command->data->samples, field);
+        const dlc_field *classes = dlc_samples_field(samples, field);
         c->classes = classes->classes;
         c->names = classes->class_names;
     }
     c->of = dlc_alloc((size_t)c->threads, sizeof *c->of);
-    for (int32_t i = 0; c->of && i < c->threads; i++) {
-        c->of[i].classes = dlc_alloc((size_t)c->classes, sizeof(int64_t));
-        if (!c->of[i].classes)
-            return DLC_ERR_NOMEM;
-    }
+    for (int32_t i = 0; c->of && i < c->threads; i++)
+        DLC_TRY(open_totals(c, &c->of[i]));
     return c->of ? DLC_OK : DLC_ERR_NOMEM;
 }
 
 static void close_counting(counting *c) {
-    for (int32_t i = 0; c->of && i < c->threads; i++)
+    for (int32_t i = 0; c->of && i < c->threads; i++) {
         dlc_free(c->of[i].classes);
+        dlc_free(c->of[i].sum);
+        dlc_free(c->of[i].squares);
+    }
     dlc_free(c->of);
 }
 
 /* ---- Results ----------------------------------------------------------------- */
-
-static int64_t channels_of(const counting *c) {
-    int64_t channels = c->command->data->info.shape.dims[0];
-    return channels < CHANNELS_MOST ? channels : CHANNELS_MOST;
-}
 
 static double mean_of(const totals *t, int64_t channel) {
     return t->pixels > 0 ? t->sum[channel] / t->pixels : 0;
@@ -172,7 +185,7 @@ static double deviation_of(const totals *t, int64_t channel) {
 
 static void add_numbers(const counting *c, double (*value)(const totals *, int64_t),
                         dlc_text *text) {
-    for (int64_t i = 0; i < channels_of(c); i++)
+    for (int64_t i = 0; i < c->channels; i++)
         dlc_text_add(text, "%s%.4g", i ? ", " : "", value(c->of, i));
 }
 
@@ -181,31 +194,51 @@ static const char *class_name(const counting *c, int32_t i, char number[16]) {
     return c->names ? c->names[i] : number;
 }
 
+static void add_images(const counting *c, dlc_text *text) {
+    const totals *t = c->of;
+    double good = (double)(t->samples - t->bad);
+    dlc_text_add(text, "channels    %lld, %s\n", (long long)c->channels,
+                 c->command->data->info.dtype == DLC_U8 ? "bytes" : "float32");
+    if (good > 0)
+        dlc_text_add(
+            text,
+            "smallest    %lld x %lld (width x height)\nlargest     %lld x %lld\n"
+            "average     %.0f x %.0f\n",
+            (long long)t->least.width, (long long)t->least.height,
+            (long long)t->most.width, (long long)t->most.height, t->width / good,
+            t->height / good);
+    dlc_text_add(text, "normalize   normalize(mean=(");
+    add_numbers(c, mean_of, text);
+    dlc_text_add(text, "), std=(");
+    add_numbers(c, deviation_of, text);
+    dlc_text_add(text, "))\n");
+}
+
+/* Of samples without an image. */
+static void add_vectors(const counting *c, dlc_text *text) {
+    dlc_text_add(text, "numbers     %lld\n",
+                 (long long)dlc_shape_count(&c->command->data->info.shape));
+    if (!c->channels)
+        return;
+    dlc_text_add(text, "mean        ");
+    add_numbers(c, mean_of, text);
+    dlc_text_add(text, "\nstd         ");
+    add_numbers(c, deviation_of, text);
+    dlc_text_add(text, "\n");
+}
+
 static dlc_status print_text(const counting *c) {
     const totals *t = c->of;
-    const dlc_data_info *info = &c->command->data->info;
-    double good = (double)(t->samples - t->bad);
     char number[16];
     dlc_text text = {0};
     dlc_text_add(&text, "samples     %lld\n", (long long)t->samples);
     if (t->bad)
         dlc_text_add(&text, "bad         %lld; dlcore data verify lists them\n",
                      (long long)t->bad);
-    dlc_text_add(&text, "channels    %lld, %s\n", (long long)info->shape.dims[0],
-                 info->dtype == DLC_U8 ? "bytes" : "float32");
-    if (good > 0)
-        dlc_text_add(
-            &text,
-            "smallest    %lld x %lld (width x height)\nlargest     %lld x %lld\n"
-            "average     %.0f x %.0f\n",
-            (long long)t->least.width, (long long)t->least.height,
-            (long long)t->most.width, (long long)t->most.height, t->width / good,
-            t->height / good);
-    dlc_text_add(&text, "normalize   normalize(mean=(");
-    add_numbers(c, mean_of, &text);
-    dlc_text_add(&text, "), std=(");
-    add_numbers(c, deviation_of, &text);
-    dlc_text_add(&text, "))\n");
+    if (c->is_image)
+        add_images(c, &text);
+    else
+        add_vectors(c, &text);
     if (t->unlabelled)
         dlc_text_add(&text, "no class    %lld\n", (long long)t->unlabelled);
     dlc_text_add(&text, "classes     %d\n", (int)c->classes);
@@ -225,7 +258,7 @@ static void json_size(dlc_json *json, const char *name, const dlc_rect *size) {
 static void json_numbers(dlc_json *json, const char *name, const counting *c,
                          double (*value)(const totals *, int64_t)) {
     dlc_json_array(json, name);
-    for (int64_t i = 0; i < channels_of(c); i++)
+    for (int64_t i = 0; i < c->channels; i++)
         dlc_json_number(json, NULL, value(c->of, i));
     dlc_json_end_array(json);
 }
@@ -238,9 +271,11 @@ static dlc_status print_json(const counting *c) {
     dlc_json_int(&json, "samples", t->samples);
     dlc_json_int(&json, "bad", t->bad);
     dlc_json_int(&json, "unlabelled", t->unlabelled);
-    dlc_json_int(&json, "channels", c->command->data->info.shape.dims[0]);
-    json_size(&json, "smallest", &t->least);
-    json_size(&json, "largest", &t->most);
+    dlc_json_int(&json, "channels", c->channels);
+    if (c->is_image) {
+        json_size(&json, "smallest", &t->least);
+        json_size(&json, "largest", &t->most);
+    }
     json_numbers(&json, "mean", c, mean_of);
     json_numbers(&json, "std", c, deviation_of);
     dlc_json_array(&json, "classes");

@@ -374,7 +374,10 @@ dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape) 
     const dlc_samples *samples = &data->samples;
     *shape = data->info.shape;
     if (dlc_samples_field(samples, samples->image)->role != DLC_ROLE_IMAGE)
-        return DLC_OK;
+        return dlc_settings_get_string(data->settings, "transforms")
+                   ? dlc_fail(DLC_ERR_CONFIG, "transforms change images, but the "
+                                              "samples have none: leave them out")
+                   : DLC_OK;
     return dlc_transforms_shape(data->transforms, &data->info.shape, data->info.dtype,
                                 shape);
 }

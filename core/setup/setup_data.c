@@ -128,11 +128,9 @@ static dlc_status check_feed(const checked_section *at) {
     dlc_feed_args args = first_batch(at);
     uint64_t bytes, batch;
     dlc_shape shape;
-    if (at->data->info.shape.rank == 3) {
-        DLC_TRY(report(at, "transforms", dlc_setup_sample_shape(at->data, &shape)));
-        if (at->data->broken)
-            return DLC_OK;
-    }
+    DLC_TRY(report(at, "transforms", dlc_setup_sample_shape(at->data, &shape)));
+    if (at->data->broken)
+        return DLC_OK;
     return report(at, "source", dlc_feed_bytes(&args, &bytes, &batch));
 }
 

@@ -215,6 +215,35 @@ class Data(unittest.TestCase):
         found = json.loads(self.run_dlcore("stats", "net.ini", "--json").stdout)
         self.assertEqual(found["samples"], len(lists["train"]))
 
+    def test_numbers(self):
+        """A table without images has numbers, which have no size and no transforms."""
+        draw = random.Random(2)
+        rows = [[draw.gauss(10 * k, k + 1) for k in range(20)] for _ in range(SAMPLES)]
+        names = [f"c{k}" for k in range(20)]
+        (self.path / "table.csv").write_text(",".join([*names, "y"]) + "\n" + "".join(
+            ",".join([*map(repr, row), str(label)]) + "\n" for row, label in zip(rows, self.labels)))
+        table = HEAD + "source = csv\nfile = table.csv\nvector = c0..c19\nlabel = y\n"
+        (self.path / "net.ini").write_text(table + TAIL)
+        found = json.loads(self.run_dlcore("stats", "net.ini", "--json").stdout)
+        self.assertNotIn("smallest", found)
+        self.assertEqual(len(found["mean"]), 20)
+        for k in range(20):
+            values = [row[k] for row in rows]
+            mean = sum(values) / SAMPLES
+            self.assertAlmostEqual(found["mean"][k], mean, 4)
+            self.assertAlmostEqual(found["std"][k], (sum((v - mean) ** 2 for v in values) / SAMPLES) ** 0.5, 4)
+        text = self.run_dlcore("stats", "net.ini").stdout
+        self.assertIn("numbers     20\nmean        ", text)
+        self.assertNotIn("normalize", text)
+        done = self.run_dlcore("preview", "net.ini", "-o", "sheet.png", ok=4)
+        self.assertIn("the samples have no images", done.stderr)
+        (self.path / "net.ini").write_text(table + "transforms = normalize(mean=1)\n" + TAIL)
+        for command in ("check", "train"):
+            done = subprocess.run([BIN, command, "net.ini"], cwd=self.path, text=True, capture_output=True,
+                                  timeout=100, check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("net.ini:9: [data] transforms change images, but the samples have none", done.stderr)
+
     def test_several_classes(self):
         """What a list says of each image is counted, and kept by a split."""
         self.write_files()
