@@ -20,7 +20,9 @@ int32_t dlc_trained_channels(const char *path) {
     if (dlc_safetensors_open_header(path, &file) != DLC_OK)
         return 0; /* loading it will say why */
     const char *shape = dlc_safetensors_metadata(file, "dlcore.data.shape");
-    int32_t channels = shape ? (int32_t)strtol(shape, NULL, 10) : 0;
+    int32_t channels = !shape               ? 0
+                       : strchr(shape, ',') ? (int32_t)strtol(shape, NULL, 10)
+                                            : -1;
     dlc_safetensors_close(file);
     return channels;
 }

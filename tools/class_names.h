@@ -19,7 +19,7 @@ dlc_status dlc_class_names_open(const dlc_setup *setup, const char *path,
 void dlc_class_names_close(dlc_class_names *names); /* one of {0} is allowed */
 
 /* The channels of the images that the weights in this file were trained on; 0: it does
- * not say. */
+ * not say; -1: on samples without images. */
 int32_t dlc_trained_channels(const char *path);
 
 #endif

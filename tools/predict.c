@@ -333,6 +333,16 @@ static int predict_as_rank(dlc_job *job, void *argument) {
 
 /* ---- What is predicted ----------------------------------------------------------- */
 
+/* Most sources of image files have this setting. */
+static int is_grey(const dlc_setup *setup) {
+    const dlc_data_setup *data = setup->test.present ? &setup->test : &setup->train;
+    size_t count = dlc_settings_count(data->settings);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(dlc_settings_at(data->settings, i).name, "grey") == 0)
+            return dlc_settings_get_bool(data->settings, "grey");
+    return 0;
+}
+
 /* Of arrays, or of image files; not of both at once. */
 static dlc_status open_source(predict_command *command, const dlc_feature **feature,
                               dlc_source **source) {
@@ -357,8 +367,13 @@ static dlc_status open_source(predict_command *command, const dlc_feature **feat
                         "predict them one kind at a time",
                         count, inputs->count - count);
     int32_t channels = dlc_trained_channels(command->tool.weights.file.list[0]);
-    return dlc_image_files_open(path, inputs->count, channels ? channels : COLORS,
-                                source);
+    if (!channels) /* weights of another program */
+        channels = is_grey(command->setup) ? 1 : COLORS;
+    if (channels != 1 && channels != COLORS)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "the net was not trained on images that such files have; "
+                        "--data predicts the samples of a section");
+    return dlc_image_files_open(path, inputs->count, channels, source);
 }
 
 static dlc_status open_given(predict_command *command) {

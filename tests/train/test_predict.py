@@ -288,6 +288,8 @@ class Predict(unittest.TestCase):
             by_name = {row["sample"].split("/", 1)[1]: row["top"] for row in rows}
             for row in known:
                 self.assertEqual(by_name[row["sample"].split("photos/")[-1]], row["top"])
+        # A file of another program does not say how many channels there are.
+        self.assertEqual(len(self.predicted("moved")), 16)
         # What a Mac leaves beside files is no sample; a list may be that of `find -print0`.
         (self.folder / "moved/ant/._0 1.png").write_bytes(b"\0\5\26\7")
         (self.folder / "moved/.trash").mkdir()
@@ -305,6 +307,22 @@ class Predict(unittest.TestCase):
         done = self.run_it("moved", weights=file)
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertIn("0 1.png", done.stderr)
+
+    def test_pictures_for_a_net_of_numbers(self):
+        (self.folder / "table.csv").write_text("a,b,c,y\n" + "1,2,3,0\n4,5,6,1\n")
+        (self.folder / "table.ini").write_text(NET.replace(
+            "source = idx\nimages = images\nlabels = labels\n",
+            "source = csv\nfile = table.csv\nvector = a..c\nlabel = y\n"))
+        (self.folder / "one.png").write_bytes(png(2, bytes(4)))
+        done = subprocess.run([BIN, "train", "table.ini", "--json", "--iterations=1", "--run-dir=table"],
+                              cwd=self.folder, capture_output=True, text=True, timeout=60, check=False,
+                              env=ENVIRONMENT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        file = json.loads(done.stdout)["checkpoint"]
+        done = subprocess.run([BIN, "predict", "table.ini", f"--weights={file}", "one.png"], cwd=self.folder,
+                              capture_output=True, text=True, timeout=60, check=False, env=ENVIRONMENT)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("not trained on images", done.stderr)
 
 
 class Memory(unittest.TestCase):
