@@ -309,9 +309,19 @@ static dlc_status predict(dlc_session *session, const predict_command *command) 
     return status;
 }
 
+static dlc_status find_output(const predict_command *command, dlc_graph_input *from) {
+    const dlc_graph *graph = command->setup->graph;
+    if (command->features)
+        return dlc_graph_find_layer(graph, command->features, from);
+    dlc_status status = dlc_graph_find_scores(graph, from);
+    if (status == DLC_ERR_CONFIG && !command->masks)
+        return dlc_fail(status, "%s; --features=LAYER writes the output of any layer",
+                        dlc_detail());
+    return status;
+}
+
 static int predict_as_rank(dlc_job *job, void *argument) {
     const predict_command *command = argument;
-    const dlc_graph *graph = command->setup->graph;
     dlc_session session;
     dlc_session_output output = {.is_wanted = 1, .alone = 1};
     if (dlc_job_ranks(job) > 1)
@@ -319,9 +329,7 @@ static int predict_as_rank(dlc_job *job, void *argument) {
             job,
             dlc_fail(DLC_ERR_CONFIG, "predict runs as one process, with all threads "
                                      "of a device; start it without a launcher"));
-    dlc_status status = command->features ? dlc_graph_find_layer(
-                                                graph, command->features, &output.from)
-                                          : dlc_graph_find_scores(graph, &output.from);
+    dlc_status status = find_output(command, &output.from);
     if (status == DLC_OK)
         status = dlc_session_open_test(command->setup, job, &output, &session);
     if (status != DLC_OK)

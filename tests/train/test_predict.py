@@ -211,6 +211,15 @@ class Predict(unittest.TestCase):
         self.refused(4, "cannot open gone.npy", "gone.npy")
         self.refused(4, "cannot open gone.txt", "gone.txt")
 
+    def test_a_net_that_does_not_classify(self):
+        """Such as one of several classes: its last layer has what there is to see."""
+        (self.folder / "net.ini").write_text(
+            NET.partition("[accuracy]")[0].replace("softmax_loss", "euclidean_loss"))
+        self.addCleanup((self.folder / "net.ini").write_text, NET)
+        npy(self.folder / "one.npy", "|u1", (1, 2, 2), self.scores[0])
+        self.refused(2, "no loss for classification, so it has no scores of classes; --features=LAYER", "one.npy")
+        self.assertEqual(self.run_it("one.npy", "--features=ip", "--output=one-ip.npy").returncode, 0)
+
     def test_bad_files(self):
         good = self.scores[0]
         for sentence, descr, shape, values, fortran in (
