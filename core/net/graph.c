@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/suggest.h"
+#include "base/text.h"
 
 const dlc_option dlc_graph_options[] = {
     DLC_OPTION("type", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,
@@ -203,11 +204,16 @@ static void add_named_input(graph_maker *maker, dlc_graph_layer *layer, const ch
         COMPLAIN(maker, layer, key, "cannot be its own input");
     } else {
         const char *nearest = nearest_input(maker, name);
+        dlc_text fields = {0};
+        for (int32_t i = 0; !nearest && i < maker->fields->count; i++)
+            dlc_text_add(&fields, i ? ", %s" : "; they have %s",
+                         maker->fields->name[i]);
         COMPLAIN(maker, layer, key,
-                 "%s = %s: there is no layer of that name above%s%s%s%s", key, name,
+                 "%s = %s: there is no layer of that name above%s%s%s%s%s", key, name,
                  maker->fields->is_known ? ", and the samples have no such field" : "",
-                 nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                 nearest ? "'?" : "");
+                 dlc_text_string(&fields), nearest ? "; did you mean '" : "",
+                 nearest ? nearest : "", nearest ? "'?" : "");
+        dlc_text_free(&fields);
     }
 }
 

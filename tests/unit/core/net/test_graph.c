@@ -148,6 +148,9 @@ static const struct {
     {LOSS "[l]\ntype = softmax_loss\nlabel = imag\n",
      ":8: [l] label = imag: there is no layer of that name above, and the samples have "
      "no such field; did you mean 'image'?"},
+    {LOSS "[l]\ntype = softmax_loss\nlabel = seg\n",
+     ":8: [l] label = seg: there is no layer of that name above, and the samples have "
+     "no such field; they have image, "},
     /* Reported at the line of the block, once for all uses. */
     {"[block b]\n[b.x]\ntype = convolutoin\n"
      "[u]\nblock = b\n[v]\nblock = b\n" LOSS,
