@@ -1,5 +1,6 @@
 /* dlcore data stats: counts, classes, sizes, and mean and deviation of the values, as
  * `normalize` takes them. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -242,9 +243,11 @@ static dlc_status print_text(const counting *c) {
     if (t->unlabelled)
         dlc_text_add(&text, "no class    %lld\n", (long long)t->unlabelled);
     dlc_text_add(&text, "classes     %d\n", (int)c->classes);
-    for (int32_t i = 0; i < c->classes; i++)
-        dlc_text_add(&text, "  %-24s  %lld\n", class_name(c, i, number),
-                     (long long)t->classes[i]);
+    for (int32_t i = 0; i < c->classes; i++) {
+        dlc_text_add(&text, "  ");
+        dlc_text_add_cell(&text, -24, INT_MAX, class_name(c, i, number));
+        dlc_text_add(&text, "  %lld\n", (long long)t->classes[i]);
+    }
     return dlc_tool_print_text(&text);
 }
 

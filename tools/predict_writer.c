@@ -2,6 +2,7 @@
 #include "predict_writer.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,9 @@
 #include "base/memory.h"
 #include "file.h"
 #include "npy.h"
+
+/* The widths of a table's columns, in characters. */
+enum { SAMPLE_LETTERS = 24, NAME_LETTERS = 16 };
 
 static dlc_status failed(const dlc_predict_writer *writer) {
     return dlc_fail(DLC_ERR_IO, "writing to %s: %s",
@@ -32,22 +36,28 @@ static const char *name_of(const dlc_predict_writer *writer, int32_t class) {
     return class >= 0 && class < writer->names->count ? writer->names->name[class] : "";
 }
 
+static void add_name(const dlc_predict_writer *writer, int32_t class, dlc_text *text) {
+    dlc_text_add(text, "  ");
+    dlc_text_add_cell(text, -NAME_LETTERS, INT_MAX, name_of(writer, class));
+}
+
 static void add_head(const dlc_predict_writer *writer, dlc_text *text) {
-    dlc_text_add(text, "%-24s", "sample");
+    dlc_text_add(text, "%-*s", SAMPLE_LETTERS, "sample");
     if (writer->has_labels)
-        dlc_text_add(text, "  %-16s", "label");
+        dlc_text_add(text, "  %-*s", NAME_LETTERS, "label");
     dlc_text_add(text, "  best classes\n");
 }
 
 /* A column per class: its name, then its probability. */
 static void add_row(const dlc_predict_writer *writer, const dlc_prediction *p,
                     dlc_text *text) {
-    dlc_text_add(text, "%-24s", p->name);
+    dlc_text_add_cell(text, -SAMPLE_LETTERS, INT_MAX, p->name);
     if (writer->has_labels)
-        dlc_text_add(text, "  %-16s", name_of(writer, p->label));
-    for (int32_t i = 0; i < p->count; i++)
-        dlc_text_add(text, "  %-16s %5.1f %%", name_of(writer, p->class[i]),
-                     100 * p->probability[i]);
+        add_name(writer, p->label, text);
+    for (int32_t i = 0; i < p->count; i++) {
+        add_name(writer, p->class[i], text);
+        dlc_text_add(text, " %5.1f %%", 100 * p->probability[i]);
+    }
     dlc_text_add(text, "\n");
 }
 

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 
 /* A wider matrix does not fit a terminal. */
-enum { MATRIX_MOST = 20, MISTAKES_SHOWN = 20, NAME_LETTERS = 24 };
+enum { MATRIX_MOST = 20, MISTAKES_SHOWN = 20, NAME_LETTERS = 24, CELL_LETTERS = 6 };
 
 double dlc_test_share(double x, double n) {
     return n > 0 ? x / n : 0;
@@ -26,8 +26,8 @@ static void print_classes(const dlc_test_classes *classes, dlc_text *text) {
     for (int32_t i = 0; i < tally->classes; i++) {
         double samples = dlc_tally_labelled(tally, i);
         double predicted = dlc_tally_predicted(tally, i);
-        dlc_text_add(text, "%-*.*s %8.0f", NAME_LETTERS, NAME_LETTERS,
-                     classes->names->name[i], samples);
+        dlc_text_add_cell(text, -NAME_LETTERS, NAME_LETTERS, classes->names->name[i]);
+        dlc_text_add(text, " %8.0f", samples);
         if (samples > 0)
             dlc_text_add(text, " %9.4f", right(tally, i) / samples);
         else
@@ -43,13 +43,13 @@ static void print_matrix(const dlc_test_classes *classes, dlc_text *text) {
     const dlc_tally *tally = classes->tally;
     dlc_text_add(text, "\nlabel (rows), prediction (columns)\n%*s", NAME_LETTERS, "");
     for (int32_t j = 0; j < tally->classes; j++)
-        dlc_text_add(text, " %6.6s", classes->names->name[j]);
+        dlc_text_add_cell(text, CELL_LETTERS + 1, CELL_LETTERS,
+                          classes->names->name[j]);
     dlc_text_add(text, "\n");
     for (int32_t i = 0; i < tally->classes; i++) {
-        dlc_text_add(text, "%-*.*s", NAME_LETTERS, NAME_LETTERS,
-                     classes->names->name[i]);
+        dlc_text_add_cell(text, -NAME_LETTERS, NAME_LETTERS, classes->names->name[i]);
         for (int32_t j = 0; j < tally->classes; j++)
-            dlc_text_add(text, " %6.0f", dlc_tally_at(tally, i, j));
+            dlc_text_add(text, " %*.0f", CELL_LETTERS, dlc_tally_at(tally, i, j));
         dlc_text_add(text, "\n");
     }
 }

@@ -58,14 +58,16 @@ static void draw_cell(const picture *to, int32_t label, int32_t prediction) {
     double n = dlc_tally_at(tally, label, prediction);
     int shade = shade_of(dlc_test_share(n, dlc_tally_labelled(tally, label)));
     double x = to->x + prediction * to->cell, y = to->y + label * to->cell;
-    char style[16], tip[160], number[32];
+    char style[16], number[32];
+    dlc_text tip = {0};
     if (n <= 0)
         return;
     snprintf(style, sizeof style, "%s s%d", label == prediction ? "right" : "wrong",
              shade);
-    snprintf(tip, sizeof tip, "%.60s, taken for %.60s: %.0f", name[label],
-             name[prediction], n);
-    dlc_svg_box(to->svg, style, x, y, to->cell, to->cell, tip);
+    dlc_text_add(&tip, "%s, taken for %s: %.0f", name[label], name[prediction], n);
+    dlc_svg_box(to->svg, style, x, y, to->cell, to->cell, dlc_text_string(&tip));
+    to->svg->failed |= tip.failed;
+    dlc_text_free(&tip);
     snprintf(number, sizeof number, "%.0f", n);
     if (tally->classes <= NUMBERS_MOST)
         dlc_svg_text(to->svg, shade > SHADES / 2 ? "on" : "number", "middle",
@@ -73,19 +75,25 @@ static void draw_cell(const picture *to, int32_t label, int32_t prediction) {
 }
 
 static void draw_names(const picture *to, int32_t class) {
-    char name[NAME_LETTERS + 1], accuracy[16];
+    dlc_text name = {0}, head = {0};
+    char accuracy[16];
     const dlc_tally *tally = to->classes->tally;
     double middle = (class + 0.5) * to->cell,
            samples = dlc_tally_labelled(tally, class);
     double side = to->x + tally->classes * to->cell;
-    snprintf(name, sizeof name, "%s", to->classes->names->name[class]);
-    dlc_svg_text(to->svg, "name", "end", to->x - 8, to->y + middle + 4, name);
+    dlc_text_add_cell(&name, 0, NAME_LETTERS, to->classes->names->name[class]);
+    dlc_svg_text(to->svg, "name", "end", to->x - 8, to->y + middle + 4,
+                 dlc_text_string(&name));
     snprintf(accuracy, sizeof accuracy, "%.1f %%",
              100 * dlc_test_share(dlc_tally_at(tally, class, class), samples));
     dlc_svg_text(to->svg, "muted", "start", side + 8, to->y + middle + 4, accuracy);
-    snprintf(name, sizeof name, "%.*s", (int)(to->cell / letter),
-             to->classes->names->name[class]);
-    dlc_svg_text(to->svg, "muted", "middle", to->x + middle, to->y - 8, name);
+    dlc_text_add_cell(&head, 0, (int)(to->cell / letter),
+                      to->classes->names->name[class]);
+    dlc_svg_text(to->svg, "muted", "middle", to->x + middle, to->y - 8,
+                 dlc_text_string(&head));
+    to->svg->failed |= name.failed | head.failed;
+    dlc_text_free(&name);
+    dlc_text_free(&head);
 }
 
 void dlc_test_draw_confusion(const dlc_test_classes *classes, const char *net,

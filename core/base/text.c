@@ -3,8 +3,10 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/escape.h"
 #include "base/memory.h"
 
 static int reserve(dlc_text *text, size_t more) {
@@ -45,6 +47,20 @@ void dlc_text_add(dlc_text *text, const char *format, ...) {
         text->length += (size_t)length;
     }
     va_end(again);
+}
+
+void dlc_text_add_cell(dlc_text *text, int width, int most, const char *value) {
+    size_t bytes = strlen(value), end = 0;
+    uint32_t code;
+    int count = 0;
+    for (; end < bytes && count < most; count++) {
+        size_t next = dlc_utf8_next(value + end, bytes - end, &code);
+        end += next ? next : bytes - end; /* the last one is incomplete */
+    }
+    int spaces = abs(width) > count ? abs(width) - count : 0;
+    dlc_text_add(text, "%*s", width > 0 ? spaces : 0, "");
+    dlc_text_append(text, value, end);
+    dlc_text_add(text, "%*s", width < 0 ? spaces : 0, "");
 }
 
 dlc_status dlc_text_status(const dlc_text *text) {

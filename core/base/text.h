@@ -17,6 +17,10 @@ typedef struct dlc_text {
 
 void dlc_text_add(dlc_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Appends a cell of a table: `value`, filled up with spaces to `width` characters, on
+ * the right if that is negative, and cut after `most`. Printf's %*.*s would count bytes
+ * of UTF-8. */
+void dlc_text_add_cell(dlc_text *text, int width, int most, const char *value);
 void dlc_text_append(dlc_text *text, const char *bytes, size_t length);
 dlc_status dlc_text_status(const dlc_text *text);
 const char *dlc_text_string(const dlc_text *text); /* never NULL */

@@ -287,6 +287,14 @@ class Predict(unittest.TestCase):
         self.assertEqual(len(known), 16)
         self.assertEqual({best["class"]: best["name"] for best in known[0]["top"]},
                          dict(enumerate(names)))
+        # Columns are as wide in characters, of which some have two bytes.
+        table = self.run_it("--data=test", "--top=1", weights=file).stdout.splitlines()
+        self.assertEqual(len({line.index(" %") for line in table[1:] if "bee" not in line}), 1, table)
+        done = subprocess.run([BIN, "test", "net.ini", f"--weights={file}", "--confusion"], cwd=self.folder,
+                              capture_output=True, text=True, timeout=60, check=False, env=ENVIRONMENT)
+        matrix = done.stdout.split("prediction (columns)\n")[1].splitlines()
+        self.assertEqual(len({len(line) for line in matrix}), 1, done.stdout)
+        self.assertIn("\u00e9cureu\n", done.stdout)
         (self.folder / "photos").rename(self.folder / "moved")
         paths = sorted(str(path.relative_to(self.folder))
                        for path in (self.folder / "moved").rglob("*.png"))

@@ -1,0 +1,45 @@
+/* Tests the cells of tables (core/base/text.c): their width counts characters. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+static const struct {
+    int width, most;
+    const char *value, *cell;
+} cells[] = {
+    {5, 9, "ant", "  ant"},
+    {-5, 9, "ant", "ant  "},
+    {0, 9, "ant", "ant"},
+    {2, 9, "ant", "ant"},
+    {4, 2, "ant", "  an"},
+    {0, 0, "ant", ""},
+    {-2, 9, "", "  "},
+    {-5, 9, "b\xc3\xa4r", "b\xc3\xa4r  "},
+    {3, 2, "b\xc3\xa4r", " b\xc3\xa4"},
+    {-4, 2, "\xe7\x8a\xac\xe3\x81\xae\xe5\x86\x99", "\xe7\x8a\xac\xe3\x81\xae  "},
+    {4, 9, "\xff\xc3", "  \xff\xc3"}, /* not UTF-8: bytes */
+};
+
+START_TEST(cells_count_characters) {
+    dlc_text text = {0};
+    dlc_text_add(&text, "|");
+    dlc_text_add_cell(&text, cells[_i].width, cells[_i].most, cells[_i].value);
+    ck_assert_str_eq(dlc_text_string(&text) + 1, cells[_i].cell);
+    ck_assert_uint_eq(text.length, 1 + strlen(cells[_i].cell));
+    dlc_text_free(&text);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("text");
+    TCase *test = tcase_create("text");
+    suite_add_tcase(suite, test);
+    tcase_add_loop_test(test, cells_count_characters, 0, sizeof cells / sizeof *cells);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
