@@ -86,6 +86,25 @@ dlc_status dlc_class_names_open(const dlc_setup *setup, const char *path,
     return status;
 }
 
+dlc_status dlc_trained_classes(const char *path, dlc_class_names *names) {
+    dlc_safetensors *file = NULL;
+    *names = (dlc_class_names){.count = 0};
+    if (dlc_safetensors_open_header(path, &file) != DLC_OK)
+        return DLC_OK; /* loading it will say why */
+    const char *text = dlc_safetensors_metadata(file, "dlcore.data.class_names");
+    const char *classes = dlc_safetensors_metadata(file, "dlcore.data.classes");
+    dlc_status status = DLC_OK;
+    /* A name with a line break makes another number of lines. */
+    if (text && classes && count_lines(text) == strtol(classes, NULL, 10)) {
+        names->text = dlc_strdup(text);
+        status = names->text ? split(count_lines(text), names) : DLC_ERR_NOMEM;
+    }
+    dlc_safetensors_close(file);
+    if (status != DLC_OK)
+        dlc_class_names_close(names);
+    return status;
+}
+
 void dlc_class_names_close(dlc_class_names *names) {
     dlc_free(names->name);
     dlc_free(names->text);

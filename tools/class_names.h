@@ -18,6 +18,9 @@ dlc_status dlc_class_names_open(const dlc_setup *setup, const char *path,
                                 int32_t classes, dlc_class_names *names);
 void dlc_class_names_close(dlc_class_names *names); /* one of {0} is allowed */
 
+/* Those that the checkpoint in this file was trained on; none if it does not say. */
+dlc_status dlc_trained_classes(const char *path, dlc_class_names *names);
+
 /* The channels of the images that the weights in this file were trained on; 0: it does
  * not say; -1: on samples without images. */
 int32_t dlc_trained_channels(const char *path);

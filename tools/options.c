@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "class_names.h"
 #include "setup/device_indices.h"
 #include "spinning.h"
 
@@ -186,14 +187,29 @@ const char *dlc_tool_parse_plot(const char *argument, struct argp_state *state) 
     return argument;
 }
 
-dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
-                          dlc_setup **setup) {
+static dlc_status open_setup(const dlc_tool_options *options, unsigned phases,
+                             dlc_setup **setup) {
+    const dlc_tool_words *weights = &options->weights.file;
+    dlc_class_names names = {.count = 0};
+    /* A test may be of classes that the training data, which need not be there, has. */
+    if (!(phases & DLC_PHASE_TRAIN) && weights->count)
+        DLC_TRY(dlc_trained_classes(weights->list[0], &names));
+    const dlc_data_info trained = {
+        .size = sizeof trained, .classes = names.count, .class_names = names.name};
     const dlc_setup_args args = {.path = options->path,
                                  .sets = (const char *const *)options->sets.list,
                                  .nsets = options->sets.count,
                                  .phases = phases,
+                                 .trained = names.count ? &trained : NULL,
                                  .tell = options->tell,
                                  .tell_context = options->tell_context};
+    dlc_status status = dlc_setup_open(&args, setup);
+    dlc_class_names_close(&names);
+    return status;
+}
+
+dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
+                          dlc_setup **setup) {
     if (options->sets.failed)
         return dlc_fail(DLC_ERR_NOMEM, "out of memory");
     if (options->json)
@@ -201,7 +217,7 @@ dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
     if (options->log_file)
         DLC_TRY(dlc_log_file_open(options->log_file));
     dlc_tool_report_spinning();
-    return dlc_setup_open(&args, setup);
+    return open_setup(options, phases, setup);
 }
 
 dlc_job_discovery dlc_tool_discovery(const dlc_feature *device) {

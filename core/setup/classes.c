@@ -30,19 +30,28 @@ static void list(const dlc_data_info *info, dlc_text *text) {
         dlc_text_add(text, " and %" PRId32 " more", info->classes - MOST);
 }
 
-static dlc_status refuse(const dlc_setup *setup) {
+static dlc_status refuse(const dlc_setup *setup, const char *whose,
+                         const dlc_data_info *known) {
     dlc_text train = {0}, test = {0};
-    list(&setup->train.info, &train);
+    list(known, &train);
     list(&setup->test.info, &test);
     dlc_status status = dlc_fail(
         DLC_ERR_DATA,
-        "%s: [data.test] has the classes %s, but [data] has %s: a label would mean a "
+        "%s: [data.test] has the classes %s, but %s %s: a label would mean a "
         "different class in a test; give both the same classes, in the same order",
         dlc_settings_where(setup->test.settings, "source"), dlc_text_string(&test),
-        dlc_text_string(&train));
+        whose, dlc_text_string(&train));
     dlc_text_free(&train);
     dlc_text_free(&test);
     return status;
+}
+
+static dlc_status compare(const dlc_setup *setup, const char *whose,
+                          const dlc_data_info *known) {
+    const dlc_data_info *test = &setup->test.info;
+    return are_known(known) && are_known(test) && !are_same(known, test)
+               ? refuse(setup, whose, known)
+               : DLC_OK;
 }
 
 /* For a test alone: reads the class names from [data]. If [data] cannot be read there
@@ -64,7 +73,7 @@ static dlc_status compare_with_train(dlc_setup *setup) {
         dlc_data_source_close(test);
         status = dlc_data_source_open(setup, test, &train->info);
         if (status == DLC_OK && !are_same(&train->info, &test->info))
-            status = refuse(setup);
+            status = refuse(setup, "[data] has", &train->info);
     }
     dlc_data_source_close(train);
     return status;
@@ -88,17 +97,16 @@ static dlc_status open_with_train(dlc_setup *setup, dlc_status status) {
 
 dlc_status dlc_classes_open_test(dlc_setup *setup) {
     const dlc_data_setup *train = &setup->train, *test = &setup->test;
-    const dlc_data_info *known = train->source && are_known(&train->info) ? &train->info
-                                                                          : NULL;
+    const dlc_data_info *known = !train->source            ? setup->trained
+                                 : are_known(&train->info) ? &train->info
+                                                           : NULL;
     dlc_status status = dlc_data_source_open(setup, &setup->test, known);
-    if (status == DLC_ERR_DATA && !train->source)
+    if (status == DLC_ERR_DATA && !train->source && !known)
         return open_with_train(setup, status);
     DLC_TRY(status);
-    if (!are_known(&test->info))
-        return DLC_OK;
-    if (!train->source)
-        return compare_with_train(setup);
-    return are_known(&train->info) && !are_same(&train->info, &test->info)
-               ? refuse(setup)
-               : DLC_OK;
+    if (train->source)
+        return compare(setup, "[data] has", &train->info);
+    if (known)
+        return compare(setup, "the weights know", known);
+    return are_known(&test->info) ? compare_with_train(setup) : DLC_OK;
 }

@@ -6,10 +6,10 @@
 
 #include "setup/setup.h"
 
-/* Opens [data.test], which must be present. If [data] is not open and the classes of
+/* Opens [data.test], which must be present. Its classes are those of [data] or, if that
+ * is not open, those of setup->trained. Where these are not known and the classes of
  * [data.test] have names, or it cannot be opened without, [data] is opened temporarily
- * to read its class names.
- * DLC_ERR_DATA: the two sections have different classes. */
+ * to read its class names. DLC_ERR_DATA: [data.test] has different classes. */
 dlc_status dlc_classes_open_test(dlc_setup *setup);
 
 #endif

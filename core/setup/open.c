@@ -346,6 +346,7 @@ dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {
         status = dlc_config_load(args->path, dlc_reserved_sections, args->sets,
                                  args->nsets, &problems, &made->config);
     if (status == DLC_OK) {
+        made->trained = args->trained;
         status = check_all(made, args->phases, &problems);
         if (status == DLC_OK)
             status = check_nets(made, args->phases, &problems);
@@ -363,6 +364,7 @@ dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {
         dlc_setup_close(made);
         return status;
     }
+    made->trained = NULL;
     made->resident_bytes = dlc_memory_resident();
     *setup = made;
     return DLC_OK;

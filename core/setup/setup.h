@@ -61,6 +61,7 @@ typedef struct dlc_setup {
     dlc_settings **old_settings; /* own; of [consistency], before it was read again */
     size_t old_settings_count;
     dlc_data_setup train, test;
+    const dlc_data_info *trained; /* of the arguments; NULL: not known, or open */
 
     int32_t ranks;
     dlc_mesh_sizes mesh_sizes;
@@ -101,6 +102,8 @@ typedef struct dlc_setup_args {
     /* DLC_PHASE_ bits: the phases whose data is opened ([data.test] only if it is
      * present) and whose layers are checked. 0: only net.ini is checked. */
     unsigned phases;
+    /* Optional: the classes that the weights of a test know; valid during the call. */
+    const dlc_data_info *trained;
     /* Optional: called for each mistake, in addition to the log. */
     void (*tell)(void *context, const dlc_mistake *mistake);
     void *tell_context;

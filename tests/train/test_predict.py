@@ -296,6 +296,21 @@ class Predict(unittest.TestCase):
         self.assertEqual(len({len(line) for line in matrix}), 1, done.stdout)
         self.assertIn("\u00e9cureu\n", done.stdout)
         (self.folder / "photos").rename(self.folder / "moved")
+        # A test of some of the classes has their labels, although [data] is gone, too.
+        for name in names[1], names[3]:
+            (self.folder / "some" / name).mkdir(parents=True)
+            for path in (self.folder / "moved" / name).glob("*.png"):
+                (self.folder / "some" / name / path.name).symlink_to(path)
+        done = subprocess.run([BIN, "test", "net.ini", f"--weights={file}", "--json", "--confusion",
+                               "--set=data.test.folder=some"], cwd=self.folder, capture_output=True, text=True,
+                              timeout=60, check=False, env=ENVIRONMENT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("[data] cannot be read", done.stderr)
+        expected = [[0] * 4 for _ in names]
+        for row in known:
+            if row["label"] in (1, 3):
+                expected[row["label"]][row["top"][0]["class"]] += 1
+        self.assertEqual(json.loads(done.stdout)["confusion"], expected)
         paths = sorted(str(path.relative_to(self.folder))
                        for path in (self.folder / "moved").rglob("*.png"))
         listed = "\n".join(paths) + "\n"
