@@ -5,16 +5,12 @@
  * everything else is read when it is needed. */
 #include <dlcore/data.h>
 
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "../shared/classes.h"
+#include "cells.h"
 #include "columns.h"
 
-#define LABEL_MOST 100000000
 enum { IMAGE, LABEL, LABELS, VECTOR, FIELDS };
 
 const dlc_host *host;
@@ -26,14 +22,12 @@ typedef struct entry {
 } entry;
 
 struct dlc_source {
-    data_file in;
+    table table;
     const dlc_settings *settings;
     char delimiter;
     int has_header;
-    row header;
     int32_t columns; /* of each row; 0: no row was seen */
     growing entries;
-    classes known;
     int32_t labels;
     char *folder; /* owned; of the image files, with a slash behind it */
 
@@ -63,55 +57,12 @@ static void csv_close(dlc_source *source) {
         return;
     for (int i = 0; i < FIELDS; i++)
         growing_free(&source->from[i].list);
-    row_free(&source->header);
+    row_free(&source->table.header);
     growing_free(&source->entries);
-    classes_free(&source->known);
+    classes_free(&source->table.known);
     host->free(source->folder);
-    file_close(&source->in);
+    file_close(&source->table.in);
     host->free(source);
-}
-
-/* ---- Cells ------------------------------------------------------------------- */
-
-static dlc_status refuse_cell(const dlc_source *source, const row *at, int32_t column,
-                              const char *what) {
-    const row *header = &source->header;
-    return host->fail(DLC_ERR_DATA, "%s:%lld: column %d%s%.100s: \"%.100s\" %s",
-                      source->in.path, (long long)at->line, (int)column + 1,
-                      row_count(header) ? ", " : "",
-                      row_count(header) ? row_cell(header, column)->text : "",
-                      row_cell(at, column)->text, what);
-}
-
-static dlc_status read_number(const dlc_source *source, const row *at, int32_t column,
-                              float *number) {
-    const cell *from = row_cell(at, column);
-    char *end = from->text;
-    float value = strtof(from->text, &end);
-    end += strspn(end, " ");
-    if (end == from->text || *end || !isfinite(value))
-        return refuse_cell(source, at, column, "is not a number");
-    *number = value;
-    return DLC_OK;
-}
-
-/* The number of a class, or else the name of one that is known. */
-static dlc_status read_label(const dlc_source *source, const row *at, int32_t column,
-                             int32_t *label) {
-    const cell *from = row_cell(at, column);
-    const char *digits = from->text + strspn(from->text, " ");
-    size_t count = strspn(digits, "0123456789");
-    int64_t number = 0;
-    for (size_t i = 0; i < count && number <= LABEL_MOST; i++)
-        number = 10 * number + (digits[i] - '0');
-    if (!count || digits[count + strspn(digits + count, " ")])
-        number = classes_find(&source->known, from->text);
-    if (number < 0 || number > LABEL_MOST)
-        return refuse_cell(source, at, column,
-                           "is neither the number of a class nor the name of one; "
-                           "`classes` names them");
-    *label = (int32_t)number;
-    return DLC_OK;
 }
 
 /* ---- Opening ----------------------------------------------------------------- */
@@ -119,7 +70,7 @@ static dlc_status read_label(const dlc_source *source, const row *at, int32_t co
 /* The columns of a kind of field; `option` is the setting that names them. */
 static dlc_status find_columns(dlc_source *source, int kind, const char *option) {
     const char *text = host->get_string(source->settings, option);
-    return text ? columns_read(text, &source->header, source->columns,
+    return text ? columns_read(text, &source->table.header, source->columns,
                                host->where(source->settings, option),
                                &source->from[kind])
                 : DLC_OK;
@@ -147,7 +98,7 @@ static dlc_status check_columns(const dlc_source *source) {
 static dlc_status begin_table(dlc_source *source, row *first) {
     source->columns = row_count(first);
     if (source->has_header) {
-        source->header = *first;
+        source->table.header = *first;
         *first = (row){.line = first->line};
     }
     source->has_paths = host->get_string(source->settings, "path") != NULL;
@@ -166,9 +117,10 @@ static dlc_status begin_table(dlc_source *source, row *first) {
 static dlc_status check_count(const dlc_source *source, const row *at) {
     if (row_count(at) == source->columns)
         return DLC_OK;
-    return host->fail(
-        DLC_ERR_DATA, "%s:%lld: it has %d cells, but the first row has %d",
-        source->in.path, (long long)at->line, (int)row_count(at), (int)source->columns);
+    return host->fail(DLC_ERR_DATA,
+                      "%s:%lld: it has %d cells, but the first row has %d",
+                      source->table.in.path, (long long)at->line, (int)row_count(at),
+                      (int)source->columns);
 }
 
 static dlc_status add_row(void *context, row *at, int64_t begin, int64_t bytes) {
@@ -182,7 +134,7 @@ static dlc_status add_row(void *context, row *at, int64_t begin, int64_t bytes) 
     }
     status = check_count(source, at);
     if (status == DLC_OK && columns_count(&source->from[LABEL]))
-        status = read_label(source, at, columns_at(&source->from[LABEL], 0),
+        status = cell_label(&source->table, at, columns_at(&source->from[LABEL], 0),
                             &added.label);
     if (added.label >= source->labels)
         source->labels = added.label + 1;
@@ -252,13 +204,15 @@ static dlc_status make_fields(dlc_source *source) {
         if (source->number[kind] < 0)
             continue;
         dlc_field *at = &source->field[source->number[kind]];
-        dlc_status status = classes_check(&source->known, labels, source->in.path);
+        dlc_status status = classes_check(&source->table.known, labels,
+                                          source->table.in.path);
         if (status != DLC_OK)
             return status;
-        at->classes = source->known.count && kind == LABEL ? source->known.count
-                                                           : labels;
-        if (at->classes == source->known.count)
-            at->class_names = (const char *const *)source->known.name;
+        at->classes = source->table.known.count && kind == LABEL
+                          ? source->table.known.count
+                          : labels;
+        if (at->classes == source->table.known.count)
+            at->class_names = (const char *const *)source->table.known.name;
     }
     return source->number[IMAGE] >= 0 ? shape_image(source) : DLC_OK;
 }
@@ -266,8 +220,8 @@ static dlc_status make_fields(dlc_source *source) {
 /* Paths of image files begin at `folder`, or where the CSV file is. */
 static dlc_status find_folder(dlc_source *source) {
     const char *set = host->get_string(source->settings, "folder");
-    const char *slash = strrchr(source->in.path, '/');
-    const char *from = set ? set : slash ? source->in.path : ".";
+    const char *slash = strrchr(source->table.in.path, '/');
+    const char *from = set ? set : slash ? source->table.in.path : ".";
     size_t length = set || !slash ? strlen(from) : (size_t)(slash - from);
     source->folder = host->alloc(length + 2);
     if (!source->folder)
@@ -278,9 +232,10 @@ static dlc_status find_folder(dlc_source *source) {
 }
 
 static dlc_status read_table(dlc_source *source) {
-    dlc_status status = rows_walk(&source->in, source->delimiter, add_row, source);
+    dlc_status status = rows_walk(&source->table.in, source->delimiter, add_row,
+                                  source);
     if (status == DLC_OK && count_of(source) == 0)
-        status = host->fail(DLC_ERR_DATA, "%s: it has no rows%s", source->in.path,
+        status = host->fail(DLC_ERR_DATA, "%s: it has no rows%s", source->table.in.path,
                             source->has_header ? " below its header" : "");
     return status == DLC_OK ? make_fields(source) : status;
 }
@@ -289,16 +244,16 @@ static dlc_status csv_open(const dlc_data_args *args, dlc_source **source) {
     dlc_source *made = host->alloc(sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
-    made->in.fd = -1;
+    made->table.in.fd = -1;
     made->settings = args->settings;
     made->has_header = host->get_bool(args->settings, "header");
     dlc_status status = read_delimiter(made);
     if (status == DLC_OK)
-        status = file_open(host->get_string(args->settings, "file"), &made->in);
+        status = file_open(host->get_string(args->settings, "file"), &made->table.in);
     if (status == DLC_OK)
         status = find_folder(made);
     if (status == DLC_OK)
-        status = classes_know(args, &made->known);
+        status = classes_know(args, &made->table.known);
     if (status == DLC_OK)
         status = read_table(made);
     if (status != DLC_OK) {
@@ -319,7 +274,7 @@ static dlc_status csv_describe(dlc_source *source, dlc_data_info *info) {
 /* ---- Reading ----------------------------------------------------------------- */
 
 static void csv_name(dlc_source *source, int64_t index, char *text, size_t room) {
-    (void)snprintf(text, room, "%s:%lld", source->in.path,
+    (void)snprintf(text, room, "%s:%lld", source->table.in.path,
                    (long long)entry_at(source, index)->line);
 }
 
@@ -354,9 +309,10 @@ static dlc_status read_numbers(const dlc_source *source, const row *at, int kind
     dlc_status status = to ? DLC_OK : DLC_ERR_NOMEM;
     for (int32_t i = 0; status == DLC_OK && i < count; i++) {
         float number = 0;
-        status = read_number(source, at, columns_at(from, i), &number);
+        status = cell_number(&source->table, at, columns_at(from, i), &number);
         if (status == DLC_OK && kind == LABELS && number != 0 && number != 1)
-            status = refuse_cell(source, at, columns_at(from, i), "is not 1 or 0");
+            status = cell_refuse(&source->table, at, columns_at(from, i),
+                                 "is not 1 or 0");
         if (status == DLC_OK && kind == LABELS)
             ((uint8_t *)to)[i] = number != 0;
         else if (status == DLC_OK)
@@ -399,10 +355,11 @@ static dlc_status csv_read_sample(dlc_source *source, dlc_sample *sample) {
     }
     dlc_status status = growing_add(&one.text, NULL, (size_t)at->bytes);
     if (status == DLC_OK)
-        status = file_read(&source->in, at->begin, one.text.bytes, (size_t)at->bytes);
+        status = file_read(&source->table.in, at->begin, one.text.bytes,
+                           (size_t)at->bytes);
     trim_newline(&one.text);
     if (status == DLC_OK)
-        status = row_split(source->in.path, source->delimiter, &one);
+        status = row_split(source->table.in.path, source->delimiter, &one);
     if (status == DLC_OK)
         status = read_kinds(source, &one, sample);
     row_free(&one);

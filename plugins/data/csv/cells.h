@@ -1,0 +1,23 @@
+/* Cells of a table that are numbers or classes. */
+#ifndef CSV_CELLS_H
+#define CSV_CELLS_H
+
+#include "../shared/classes.h"
+#include "rows.h"
+
+typedef struct table {
+    data_file in;
+    row header;    /* has no cells if there is none */
+    classes known; /* the names of classes */
+} table;
+
+/* Fails with the line, the column and the text of a cell, and what is wrong with it. */
+dlc_status cell_refuse(const table *of, const row *at, int32_t column,
+                       const char *what);
+
+/* Reads a number. DLC_ERR_DATA for one that is not finite, too. */
+dlc_status cell_number(const table *of, const row *at, int32_t column, float *number);
+/* Reads the number of a class, or else the name of one that is known. */
+dlc_status cell_label(const table *of, const row *at, int32_t column, int32_t *label);
+
+#endif
