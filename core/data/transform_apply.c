@@ -140,7 +140,7 @@ dlc_status dlc_transforms_apply_mask(const dlc_transforms *list,
         .list = list, .image = *mask, .scratch = scratch, .at = -1, .is_mask = 1};
     for (int32_t i = 0; i < list->count; i++) {
         const dlc_transform_step *step = &list->step[i];
-        if (step->kind->flags & DLC_TRANSFORM_MOVES)
+        if (step->kind->maps)
             DLC_TRY(step->kind->apply(step, &plan->step[i], &work));
     }
     for (int64_t row = 0; row < work.image.height; row++)

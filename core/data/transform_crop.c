@@ -152,6 +152,18 @@ dlc_status dlc_crop_apply(const dlc_transform_step *step, const dlc_step_plan *p
     return DLC_OK;
 }
 
+int32_t dlc_crop_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
+                      dlc_affine *map) {
+    const dlc_rect *box = &plan->box;
+    (void)step;
+    *map = (dlc_affine){.a = (double)box->width / (double)plan->out_width,
+                        .c = (double)box->x + (double)(box->width - plan->in_width) / 2,
+                        .e = (double)box->height / (double)plan->out_height,
+                        .f = (double)box->y +
+                             (double)(box->height - plan->in_height) / 2};
+    return 1;
+}
+
 /* ---- Mirror ------------------------------------------------------------------ */
 
 void dlc_mirror_draw(const dlc_transform_step *step, dlc_random *random,
@@ -177,4 +189,11 @@ dlc_status dlc_mirror_apply(const dlc_transform_step *step, const dlc_step_plan 
     image->column = -image->column;
     image->x = (double)plan->in_width * image->scale - image->x - (double)image->width;
     return DLC_OK;
+}
+
+int32_t dlc_mirror_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
+                        dlc_affine *map) {
+    (void)step;
+    *map = (dlc_affine){.a = -1, .e = 1};
+    return plan->choice[0] ? 1 : 0;
 }

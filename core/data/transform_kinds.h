@@ -9,8 +9,9 @@
 #include "data/color.h"
 #include "data/transform.h"
 
-/* The most options of a transform. */
+/* The most options of a transform, and the most maps of one. */
 #define DLC_TRANSFORM_OPTIONS 8
+#define DLC_TRANSFORM_MAPS 6
 
 /* What is true of a kind of transform. */
 enum {
@@ -20,8 +21,7 @@ enum {
                              << 2, /* makes up for a scale: what follows has scale 1 */
     DLC_TRANSFORM_COLOR = 1u << 3, /* takes 1 or 3 channels */
     DLC_TRANSFORM_LAST = 1u << 4,  /* must end the list */
-    DLC_TRANSFORM_MOVES = 1u << 5, /* moves pixels, so masks follow */
-    DLC_TRANSFORM_SIZED = 1u << 6, /* options are size, height, width, ...; two numbers
+    DLC_TRANSFORM_SIZED = 1u << 5, /* options are size, height, width, ...; two numbers
                                       without names are height and width */
 };
 
@@ -70,6 +70,11 @@ typedef struct dlc_transform {
     /* Makes `need` of the output. */
     dlc_status (*apply)(const dlc_transform_step *step, const dlc_step_plan *plan,
                         dlc_transform_work *work);
+    /* Where pixels move, so that masks and boxes follow: sets the maps that `apply`
+     * makes one after the other, of whole unscaled images, and returns how many. What a
+     * map leaves outside of the output is lost. */
+    int32_t (*maps)(const dlc_transform_step *step, const dlc_step_plan *plan,
+                    dlc_affine map[DLC_TRANSFORM_MAPS]);
 } dlc_transform;
 
 /* The table; the last row has no name. */
@@ -126,11 +131,16 @@ void dlc_random_crop_draw(const dlc_transform_step *step, dlc_random *random,
 dlc_rect dlc_crop_reads(const dlc_transform_step *step, const dlc_step_plan *plan);
 dlc_status dlc_crop_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                           dlc_transform_work *work);
+/* The map of every transform that makes its output of the plan's box. */
+int32_t dlc_crop_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
+                      dlc_affine *map);
 void dlc_mirror_draw(const dlc_transform_step *step, dlc_random *random,
                      dlc_step_plan *plan);
 dlc_rect dlc_mirror_reads(const dlc_transform_step *step, const dlc_step_plan *plan);
 dlc_status dlc_mirror_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work);
+int32_t dlc_mirror_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
+                        dlc_affine *map);
 
 /* transform_resize.c: which part becomes which size. */
 dlc_status dlc_resize_size(const dlc_transform_step *step, int64_t *height,
@@ -179,12 +189,16 @@ void dlc_rotate_draw(const dlc_transform_step *step, dlc_random *random,
                      dlc_step_plan *plan);
 dlc_status dlc_rotate_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work);
+int32_t dlc_rotate_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
+                        dlc_affine *map);
 
 /* transform_randaugment.c */
 void dlc_rand_augment_draw(const dlc_transform_step *step, dlc_random *random,
                            dlc_step_plan *plan);
 dlc_status dlc_rand_augment_apply(const dlc_transform_step *step,
                                   const dlc_step_plan *plan, dlc_transform_work *work);
+int32_t dlc_rand_augment_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
+                              dlc_affine *map);
 
 /* transform_normalize.c */
 dlc_status dlc_normalize_check(const dlc_transform_step *step);

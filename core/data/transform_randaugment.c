@@ -15,41 +15,37 @@ enum { MAGNITUDE_MAX = 30, LEVELS = 256 };
 /* ---- Moves ------------------------------------------------------------------- */
 
 /* Sheared about the upper left corner. */
-static dlc_status shear_x(dlc_transform_work *work, double amount) {
-    double down = (double)work->image.height / 2;
-    dlc_affine affine = {.a = 1, .b = amount, .c = amount * down, .e = 1};
-    return dlc_work_map(work, &affine, 0);
+static dlc_affine shear_x(const dlc_step_plan *plan, double amount) {
+    double down = (double)plan->in_height / 2;
+    return (dlc_affine){.a = 1, .b = amount, .c = amount * down, .e = 1};
 }
 
-static dlc_status shear_y(dlc_transform_work *work, double amount) {
-    double right = (double)work->image.width / 2;
-    dlc_affine affine = {.a = 1, .d = amount, .e = 1, .f = amount * right};
-    return dlc_work_map(work, &affine, 0);
+static dlc_affine shear_y(const dlc_step_plan *plan, double amount) {
+    double right = (double)plan->in_width / 2;
+    return (dlc_affine){.a = 1, .d = amount, .e = 1, .f = amount * right};
 }
 
 /* By whole pixels. */
-static dlc_status translate_x(dlc_transform_work *work, double amount) {
-    dlc_affine affine = {.a = 1, .e = 1};
-    affine.c = -trunc(amount * (double)work->image.width);
-    return dlc_work_map(work, &affine, 0);
+static dlc_affine translate_x(const dlc_step_plan *plan, double amount) {
+    double pixels = trunc(amount * (double)plan->in_width);
+    return (dlc_affine){.a = 1, .c = -pixels, .e = 1};
 }
 
-static dlc_status translate_y(dlc_transform_work *work, double amount) {
-    dlc_affine affine = {.a = 1, .e = 1};
-    affine.f = -trunc(amount * (double)work->image.height);
-    return dlc_work_map(work, &affine, 0);
+static dlc_affine translate_y(const dlc_step_plan *plan, double amount) {
+    double pixels = trunc(amount * (double)plan->in_height);
+    return (dlc_affine){.a = 1, .e = 1, .f = -pixels};
 }
 
-static dlc_status rotate(dlc_transform_work *work, double amount) {
-    dlc_affine affine = dlc_affine_rotate(amount);
-    return dlc_work_map(work, &affine, 0);
+static dlc_affine rotate(const dlc_step_plan *plan, double amount) {
+    (void)plan;
+    return dlc_affine_rotate(amount);
 }
 
 /* ---- Colors ------------------------------------------------------------------ */
 
-static dlc_status change(dlc_transform_work *work,
-                         void (*how)(const dlc_color *color, float factor),
-                         double amount) {
+static dlc_status recolor(dlc_transform_work *work,
+                          void (*how)(const dlc_color *color, float factor),
+                          double amount) {
     dlc_color color;
     DLC_TRY(dlc_work_load_color(work, &color));
     how(&color, (float)(1 + amount));
@@ -57,15 +53,15 @@ static dlc_status change(dlc_transform_work *work,
 }
 
 static dlc_status brightness(dlc_transform_work *work, double amount) {
-    return change(work, dlc_color_brightness, amount);
+    return recolor(work, dlc_color_brightness, amount);
 }
 
 static dlc_status saturation(dlc_transform_work *work, double amount) {
-    return change(work, dlc_color_saturation, amount);
+    return recolor(work, dlc_color_saturation, amount);
 }
 
 static dlc_status contrast(dlc_transform_work *work, double amount) {
-    return change(work, dlc_color_contrast, amount);
+    return recolor(work, dlc_color_contrast, amount);
 }
 
 /* A pixel that is not at the edge, with its neighbors: the center counts five times. */
@@ -202,23 +198,24 @@ static dlc_status equalize(dlc_transform_work *work, double amount) {
 static const struct operation {
     double least, most; /* the amount at magnitude 0 and at MAGNITUDE_MAX */
     int has_sign;       /* drawn: the amount may be negative */
-    int moves;          /* pixels, rather than changing them */
-    dlc_status (*apply)(dlc_transform_work *work, double amount);
+    /* Moves pixels, or changes them; or neither. */
+    dlc_affine (*map)(const dlc_step_plan *plan, double amount);
+    dlc_status (*change)(dlc_transform_work *work, double amount);
 } operations[] = {
-    {0, 0, 0, 0, NULL}, /* nothing */
-    {0, 0.3, 1, 1, shear_x},
-    {0, 0.3, 1, 1, shear_y},
-    {0, 150. / 331, 1, 1, translate_x}, /* of the width */
-    {0, 150. / 331, 1, 1, translate_y},
-    {0, 30, 1, 1, rotate},
-    {0, 0.9, 1, 0, brightness},
-    {0, 0.9, 1, 0, saturation},
-    {0, 0.9, 1, 0, contrast},
-    {0, 0.9, 1, 0, sharpness},
-    {0, 4, 0, 0, posterize},  /* bits that are dropped */
-    {255, 0, 0, 0, solarize}, /* the level from which it is inverted */
-    {0, 0, 0, 0, auto_contrast},
-    {0, 0, 0, 0, equalize},
+    {0, 0, 0, NULL, NULL}, /* nothing */
+    {0, 0.3, 1, shear_x, NULL},
+    {0, 0.3, 1, shear_y, NULL},
+    {0, 150. / 331, 1, translate_x, NULL}, /* of the width */
+    {0, 150. / 331, 1, translate_y, NULL},
+    {0, 30, 1, rotate, NULL},
+    {0, 0.9, 1, NULL, brightness},
+    {0, 0.9, 1, NULL, saturation},
+    {0, 0.9, 1, NULL, contrast},
+    {0, 0.9, 1, NULL, sharpness},
+    {0, 4, 0, NULL, posterize},  /* bits that are dropped */
+    {255, 0, 0, NULL, solarize}, /* the level from which it is inverted */
+    {0, 0, 0, NULL, auto_contrast},
+    {0, 0, 0, NULL, equalize},
 };
 
 void dlc_rand_augment_draw(const dlc_transform_step *step, dlc_random *random,
@@ -235,12 +232,27 @@ void dlc_rand_augment_draw(const dlc_transform_step *step, dlc_random *random,
     }
 }
 
+int32_t dlc_rand_augment_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
+                              dlc_affine *map) {
+    int32_t count = 0;
+    for (int64_t i = 0; i < step->value[COUNT].i; i++) {
+        const struct operation *operation = &operations[plan->choice[i]];
+        if (operation->map)
+            map[count++] = operation->map(plan, plan->amount[i]);
+    }
+    return count;
+}
+
 dlc_status dlc_rand_augment_apply(const dlc_transform_step *step,
                                   const dlc_step_plan *plan, dlc_transform_work *work) {
     for (int64_t i = 0; i < step->value[COUNT].i; i++) {
         const struct operation *operation = &operations[plan->choice[i]];
-        if (operation->apply && (operation->moves || !work->is_mask))
-            DLC_TRY(operation->apply(work, plan->amount[i]));
+        if (operation->map) {
+            dlc_affine map = operation->map(plan, plan->amount[i]);
+            DLC_TRY(dlc_work_map(work, &map, 0));
+        } else if (operation->change && !work->is_mask) {
+            DLC_TRY(operation->change(work, plan->amount[i]));
+        }
     }
     return DLC_OK;
 }

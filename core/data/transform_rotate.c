@@ -25,6 +25,13 @@ dlc_status dlc_work_map(dlc_transform_work *work, const dlc_affine *affine,
     return DLC_OK;
 }
 
+int32_t dlc_rotate_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
+                        dlc_affine *map) {
+    (void)step;
+    *map = dlc_affine_rotate(plan->amount[0]);
+    return 1;
+}
+
 dlc_status dlc_rotate_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work) {
     dlc_affine affine = dlc_affine_rotate(plan->amount[0]);
