@@ -47,7 +47,8 @@ typedef struct dlc_feed_args {
     int keep_bytes;         /* samples that the source gives as bytes stay bytes */
     int32_t count;          /* samples in a batch of this rank, at least 1 */
     dlc_batch_fields fields;
-    dlc_mix_settings mix; /* training only */
+    dlc_mix_settings mix;  /* training only */
+    double min_visibility; /* of boxes (transform.h) */
     /* Batches are in memory that copies fastest to this device; NULL: in any memory. */
     const dlc_device_ops *device_ops;
     dlc_device *device;

@@ -41,6 +41,7 @@ dlc_loader_args dlc_feed_loader_args(const dlc_feed_args *args) {
                              .test = args->test,
                              .soft_labels = !args->test && dlc_mix_is_on(&args->mix),
                              .keep_bytes = args->keep_bytes && args->mix.mixup <= 0,
+                             .min_visibility = args->min_visibility,
                              .fields = args->fields};
 }
 

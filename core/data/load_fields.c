@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "data/boxes.h"
 
 /* ---- Pictures ---------------------------------------------------------------- */
 
@@ -145,6 +146,57 @@ static dlc_status load_mask(dlc_loader *loader, dlc_load_scratch *scratch,
                                      &scratch->transform, to);
 }
 
+/* ---- Boxes ------------------------------------------------------------------- */
+
+/* The image whose size the boxes of a sample are drawn in. */
+static const dlc_field *image_of(const dlc_loader *loader) {
+    return dlc_samples_field(&loader->samples, loader->samples.image);
+}
+
+static dlc_status boxes_shape(const dlc_loader *loader, const dlc_field *field,
+                              dlc_shape *shape) {
+    *shape = field->shape;
+    if (image_of(loader)->role == DLC_ROLE_IMAGE)
+        return DLC_OK;
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "field %s has boxes of an image, but the samples have no image",
+                    field->name);
+}
+
+/* The size of the image of a sample, which need not be loaded. */
+static dlc_status find_size(const dlc_loader *loader, const dlc_load_scratch *scratch,
+                            int64_t *height, int64_t *width) {
+    const dlc_field *image = image_of(loader);
+    const dlc_value *value = &scratch->read.value[loader->samples.image];
+    if (image->flags & DLC_FIELD_ENCODED) {
+        dlc_encoded file;
+        DLC_TRY(dlc_decoders_inspect(loader->args.decoders, value->data, value->bytes,
+                                     loader->args.max_pixels, &file));
+        *height = file.info.height;
+        *width = file.info.width;
+        return DLC_OK;
+    }
+    const dlc_shape *shape = image->flags ? &value->shape : &image->shape;
+    *height = shape->dims[1];
+    *width = shape->dims[2];
+    return DLC_OK;
+}
+
+static dlc_status load_boxes(dlc_loader *loader, dlc_load_scratch *scratch,
+                             const dlc_loaded_field *field, uint64_t position,
+                             void *to) {
+    const dlc_value *value = &scratch->read.value[field->source];
+    int64_t height, width, rows = value->shape.dims[0];
+    DLC_TRY(find_size(loader, scratch, &height, &width));
+    DLC_TRY(dlc_boxes_check(field->field, value, height, width));
+    DLC_TRY(plan(loader, scratch, field, position, height, width));
+    rows = dlc_transforms_apply_boxes(loader->args.transforms, &scratch->plan,
+                                      loader->args.min_visibility, value->data, rows,
+                                      to);
+    dlc_boxes_clear(to, rows, field->shape.dims[0]);
+    return DLC_OK;
+}
+
 /* ---- Classes ----------------------------------------------------------------- */
 
 static dlc_status class_shape(const dlc_loader *loader, const dlc_field *field,
@@ -235,6 +287,7 @@ static const struct loading {
     {DLC_ROLE_CLASS, class_shape, load_class},
     {DLC_ROLE_CLASSES, NULL, load_classes},
     {DLC_ROLE_MASK, mask_shape, load_mask},
+    {DLC_ROLE_BOXES, boxes_shape, load_boxes},
 };
 
 /* NULL: a role whose values are copied. */
@@ -250,6 +303,14 @@ dlc_status dlc_load_shape(const dlc_loader *loader, const dlc_field *field,
     const struct loading *loading = find(field->role);
     *shape = field->shape;
     return loading && loading->shape ? loading->shape(loader, field, shape) : DLC_OK;
+}
+
+/* Where images differ, boxes need the image for its size. */
+uint32_t dlc_load_needs(const dlc_loader *loader, int32_t field) {
+    int is_boxes = dlc_samples_field(&loader->samples, field)->role == DLC_ROLE_BOXES;
+    uint32_t image = is_boxes && image_of(loader)->flags ? 1u << loader->samples.image
+                                                         : 0;
+    return 1u << field | image;
 }
 
 dlc_status dlc_load_field(dlc_loader *loader, dlc_load_scratch *scratch,

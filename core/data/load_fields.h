@@ -28,9 +28,10 @@ typedef struct dlc_loader_args {
     int64_t max_pixels;               /* of a picture that is decoded */
     const dlc_transforms *transforms; /* outlive the loader */
     uint64_t seed;
-    int test;        /* transforms draw by the index, not by the position */
-    int soft_labels; /* a class becomes a probability of each class */
-    int keep_bytes;  /* images that are bytes stay bytes, if they are the data */
+    int test;              /* transforms draw by the index, not by the position */
+    int soft_labels;       /* a class becomes a probability of each class */
+    int keep_bytes;        /* images that are bytes stay bytes, if they are the data */
+    double min_visibility; /* of a box: the share of it that is left */
     dlc_batch_fields fields;
 } dlc_loader_args;
 
@@ -39,7 +40,7 @@ typedef struct dlc_loaded_field {
     int32_t source; /* -1: none */
     const dlc_field *field;
     const dlc_role_kind *kind;
-    int is_label;
+    int is_label;    /* all bits of a sample that does not count are set */
     dlc_shape shape; /* of a sample */
     dlc_dtype dtype; /* DLC_F32 or DLC_I32; of the data also DLC_U8, which the caller
                         still normalizes */
@@ -73,6 +74,8 @@ typedef struct dlc_load_scratch {
 /* The shape that a sample of the field has in a batch. */
 dlc_status dlc_load_shape(const dlc_loader *loader, const dlc_field *field,
                           dlc_shape *shape);
+/* The fields of the source that are read for a field; bit f: field f. */
+uint32_t dlc_load_needs(const dlc_loader *loader, int32_t field);
 /* Writes one field of the sample that was read to `scratch`. */
 dlc_status dlc_load_field(dlc_loader *loader, dlc_load_scratch *scratch,
                           const dlc_loaded_field *field, uint64_t position, void *to);

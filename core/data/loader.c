@@ -30,8 +30,10 @@ static dlc_status open_field(dlc_loader *loader, int32_t i, int32_t source) {
         DLC_TRY(dlc_load_shape(loader, made->field, &made->shape));
         if (made->kind->role == DLC_ROLE_CLASS && loader->args.soft_labels)
             made->dtype = DLC_F32;
+        /* Boxes are what a layer compares with, whether or not it is a loss. */
+        made->is_label |= made->kind->role == DLC_ROLE_BOXES;
         if (!(loader->args.fields.unread >> i & 1))
-            loader->wanted |= 1u << source;
+            loader->wanted |= dlc_load_needs(loader, source);
     }
     int as_bytes = i == DLC_FIELD_DATA && loader->args.keep_bytes && made->field &&
                    made->field->role == DLC_ROLE_IMAGE && made->field->dtype == DLC_U8;

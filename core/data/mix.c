@@ -131,7 +131,8 @@ dlc_status dlc_mix_check(const dlc_mix_settings *settings, const dlc_loader *loa
                         "cutmix exchanges parts of images, but the samples have none");
     for (int32_t i = 0; i < loader->fields; i++) {
         const dlc_loaded_field *field = &loader->field[i];
-        if (!field->kind || field->dtype == DLC_F32 ||
+        if (!field->kind ||
+            (field->dtype == DLC_F32 && field->kind->role != DLC_ROLE_BOXES) ||
             (is_picture(field) && settings->mixup <= 0))
             continue;
         return dlc_fail(DLC_ERR_CONFIG, "%s: field %s is %s, which cannot be mixed",

@@ -22,6 +22,10 @@ const dlc_option dlc_feed_options[] = {
     DLC_FLOAT("cutmix", "0", 0, 1000,
               "exchanges boxes of pairs of images, and mixes their labels accordingly; "
               "alpha of the boxes' areas, such as 1 (training only); 0: no"),
+    DLC_FLOAT(
+        "min_visibility", "0", 0, 1,
+        "the share of a box around an object that must still be in the image after "
+        "the transforms; other boxes are left out, as in albumentations"),
     DLC_INT(
         "prefetch", "0", 0, PREFETCH_MAX,
         "batches kept ready in the background; 0: up to three that fit in 32 MB, or none "
@@ -45,6 +49,7 @@ void dlc_feed_configure(const dlc_host *host, const dlc_settings *settings,
     args->shuffle_window = host->get_int(settings, "shuffle_window");
     args->mix.mixup = host->get_float(settings, "mixup");
     args->mix.cutmix = host->get_float(settings, "cutmix");
+    args->min_visibility = host->get_float(settings, "min_visibility");
     args->max_pixels = host->get_int(settings, "max_pixels");
     int skip = strcmp(host->get_string(settings, "on_error"), "skip") == 0;
     args->max_skipped = skip ? host->get_int(settings, "max_skipped") : 0;

@@ -9,6 +9,7 @@ typedef struct dlc_role_kind {
     const char *name;
     uint32_t dtypes; /* of a source's values: bit d: dlc_dtype d is allowed */
     int32_t rank;    /* of their shape; 0: any */
+    int64_t columns; /* its last dimension; 0: any */
     dlc_dtype dtype; /* in a batch */
 } dlc_role_kind;
 

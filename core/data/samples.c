@@ -58,6 +58,10 @@ static int32_t find_role(const dlc_samples *samples, uint32_t roles, int32_t exc
     return -1;
 }
 
+int32_t dlc_samples_find_role(const dlc_samples *samples, dlc_role role) {
+    return find_role(samples, 1u << role, -1);
+}
+
 #define ROLE(name) (1u << DLC_ROLE_##name)
 
 static int32_t find_image(const dlc_samples *samples) {
@@ -82,7 +86,9 @@ static int has_valid_role(const dlc_field *field) {
         return 0;
     if (encoded)
         return field->role == DLC_ROLE_IMAGE || field->role == DLC_ROLE_MASK;
-    return !kind->rank || kind->rank == field->shape.rank;
+    const dlc_shape *shape = &field->shape;
+    return (!kind->rank || kind->rank == shape->rank) &&
+           (!kind->columns || kind->columns == shape->dims[shape->rank - 1]);
 }
 
 static int has_valid_shape(const dlc_field *field) {
@@ -214,10 +220,20 @@ static uint64_t bytes_of(const dlc_shape *shape, uint32_t dtype) {
     return (uint64_t)dlc_shape_count(shape) * dlc_dtype_bytes((dlc_dtype)dtype);
 }
 
-static int is_within(const dlc_shape *shape, const dlc_shape *most) {
-    int within = shape->rank == most->rank;
+/* The least of a dimension of a value: a sample may have no boxes, but each box has all
+ * of its numbers. */
+static int64_t least_of(const dlc_field *field, int32_t i) {
+    if (field->role != DLC_ROLE_BOXES)
+        return 1;
+    return i == 0 ? 0 : field->shape.dims[i];
+}
+
+/* Is it a shape that a value of the field may have? */
+static int is_within(const dlc_shape *shape, const dlc_field *field) {
+    int within = shape->rank == field->shape.rank;
     for (int32_t i = 0; within && i < shape->rank; i++)
-        within = shape->dims[i] >= 1 && shape->dims[i] <= most->dims[i];
+        within = shape->dims[i] >= least_of(field, i) &&
+                 shape->dims[i] <= field->shape.dims[i];
     return within;
 }
 
@@ -229,7 +245,7 @@ static dlc_status check_value(const dlc_samples *samples, int64_t index, int32_t
     if (ok && !(field->flags & DLC_FIELD_ENCODED)) {
         if (!(field->flags & DLC_FIELD_BOUNDED))
             value->shape = field->shape;
-        ok = is_within(&value->shape, &field->shape) &&
+        ok = is_within(&value->shape, field) &&
              value->bytes == bytes_of(&value->shape, field->dtype);
     }
     if (ok)

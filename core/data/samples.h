@@ -34,6 +34,8 @@ dlc_status dlc_samples_describe(const dlc_data_ops *ops, dlc_source *source,
 const dlc_field *dlc_samples_field(const dlc_samples *samples, int32_t field);
 /* The field of this name; -1: there is none. */
 int32_t dlc_samples_find(const dlc_samples *samples, const char *name);
+/* The first field with a role; -1: there is none. */
+int32_t dlc_samples_find_role(const dlc_samples *samples, dlc_role role);
 /* Does a decoder have to make pixels of the images? */
 int dlc_samples_are_encoded(const dlc_samples *samples);
 

@@ -13,8 +13,8 @@
  * What comes out is CHW: float32 after `normalize`, or bytes that a device normalizes.
  *
  * Owns the table of transforms (transform_table.c), parsing (transform_parse.c), plans
- * (transform_plan.c) and applying (transform_apply.c). Called by the feed and the
- * setup.
+ * (transform_plan.c) and applying (transform_apply.c, transform_boxes.c). Called by the
+ * feed and the setup.
  *
  * Threads: a list is constant once parsed; any thread may plan and apply, each with a
  * scratch of its own. */
@@ -133,5 +133,14 @@ dlc_status dlc_transforms_apply_mask(const dlc_transforms *list,
                                      const dlc_transform_plan *plan,
                                      const dlc_image *mask,
                                      dlc_transform_scratch *scratch, int32_t *out);
+/* Applies it to boxes of such an image, `rows` rows of DLC_ROLE_BOXES
+ * (transform_boxes.c): each becomes the box around the corners of what becomes of it,
+ * as far as it is in the image. Left out are those of which less than the share
+ * `min_visibility` of their area is left, or less than a pixel in any direction. Writes
+ * the others in their order to `to`, and returns how many there are. */
+int64_t dlc_transforms_apply_boxes(const dlc_transforms *list,
+                                   const dlc_transform_plan *plan,
+                                   double min_visibility, const float *from,
+                                   int64_t rows, float *to);
 
 #endif

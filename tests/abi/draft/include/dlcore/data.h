@@ -55,7 +55,24 @@ typedef enum dlc_role {
     DLC_ROLE_VECTOR = 4,  /* numbers: DLC_F32 */
     DLC_ROLE_MASK = 5,    /* the class of each pixel of the image: H, W; DLC_U8 */
     DLC_ROLE_TOKENS = 6,  /* a sequence of numbers of words: DLC_I32 */
+    DLC_ROLE_BOXES = 7,   /* boxes around objects of the image: K, 5; DLC_F32 */
 } dlc_role;
+
+/* The numbers of a box, which are a row of DLC_ROLE_BOXES. The box is x0 <= x < x1,
+ * y0 <= y < y1, in pixels from the upper left corner of the image.
+ *
+ * A source gives boxes that are inside the image as it gives that. With
+ * DLC_FIELD_BOUNDED a sample has as many rows as it has boxes, also none. A layer reads
+ * boxes of the transformed image, K rows of which those in use come first. Samples that
+ * do not count have NaN in all rows, so a row is used if its class is at least 0. */
+enum {
+    DLC_BOX_CLASS, /* of the object; -1: the row is not used */
+    DLC_BOX_X0,    /* the left edge */
+    DLC_BOX_Y0,    /* the upper edge */
+    DLC_BOX_X1,    /* the right edge */
+    DLC_BOX_Y1,    /* the lower edge */
+    DLC_BOX_VALUES /* how many numbers there are */
+};
 
 /* Flags of dlc_field. */
 enum {
@@ -79,8 +96,8 @@ typedef struct dlc_field {
     const char *name; /* of a-z, 0-9 and '_': "image", "label" */
     dlc_shape shape;  /* of one value */
 
-    /* Of DLC_ROLE_CLASS, DLC_ROLE_CLASSES and DLC_ROLE_MASK: numbers are 0 ..
-     * classes-1; 0: not known. */
+    /* Of DLC_ROLE_CLASS, DLC_ROLE_CLASSES, DLC_ROLE_MASK and DLC_ROLE_BOXES: numbers
+     * are 0 .. classes-1; 0: not known. */
     int32_t classes;
     const char *const *class_names; /* in the order of their numbers; NULL: no names */
 } dlc_field;
