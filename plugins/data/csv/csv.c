@@ -1,5 +1,6 @@
 /* The data source "csv": one row a sample. Columns give the class, several classes, a
- * vector of numbers, the pixels of an image, or the path of an image file.
+ * vector of numbers, the pixels of an image, the path of an image file, or boxes around
+ * objects.
  *
  * open goes through the file once and remembers where each row begins and its class;
  * everything else is read when it is needed. */
@@ -11,7 +12,7 @@
 #include "cells.h"
 #include "columns.h"
 
-enum { IMAGE, LABEL, LABELS, VECTOR, FIELDS };
+enum { IMAGE, LABEL, LABELS, VECTOR, BOXES, FIELDS };
 
 const dlc_host *host;
 
@@ -87,10 +88,16 @@ static dlc_status check_columns(const dlc_source *source) {
         return host->fail(DLC_ERR_CONFIG,
                           "%s: path: it is one column, and instead of `image`",
                           host->where(source->settings, "path"));
+    if (columns_count(&source->from[BOXES]) % DLC_BOX_VALUES)
+        return host->fail(DLC_ERR_CONFIG,
+                          "%s: boxes: there are %d columns, but each box has five: "
+                          "class, x0, y0, x1, y1",
+                          host->where(source->settings, "boxes"),
+                          (int)columns_count(&source->from[BOXES]));
     if (!all)
         return host->fail(DLC_ERR_CONFIG,
                           "csv needs a column for something: `label`, `labels`, "
-                          "`vector`, `image` or `path`");
+                          "`vector`, `boxes`, `image` or `path`");
     return DLC_OK;
 }
 
@@ -111,6 +118,8 @@ static dlc_status begin_table(dlc_source *source, row *first) {
         status = find_columns(source, LABELS, "labels");
     if (status == DLC_OK)
         status = find_columns(source, VECTOR, "vector");
+    if (status == DLC_OK)
+        status = find_columns(source, BOXES, "boxes");
     return status == DLC_OK ? check_columns(source) : status;
 }
 
@@ -193,11 +202,24 @@ static dlc_status shape_image(dlc_source *source) {
     return DLC_OK;
 }
 
+/* Boxes have the classes that have names, if there are any. */
+static void shape_boxes(dlc_source *source) {
+    dlc_field *boxes = &source->field[source->number[BOXES]];
+    int64_t count = boxes->shape.dims[0] / DLC_BOX_VALUES;
+    boxes->shape = (dlc_shape){2, {count, DLC_BOX_VALUES}};
+    boxes->classes = source->table.known.count;
+    if (boxes->classes)
+        boxes->class_names = (const char *const *)source->table.known.name;
+}
+
 static dlc_status make_fields(dlc_source *source) {
     add_field(source, IMAGE, DLC_ROLE_IMAGE, "image", DLC_F32);
     add_field(source, LABEL, DLC_ROLE_CLASS, "label", DLC_I32);
     add_field(source, LABELS, DLC_ROLE_CLASSES, "labels", DLC_U8);
     add_field(source, VECTOR, DLC_ROLE_VECTOR, "vector", DLC_F32);
+    add_field(source, BOXES, DLC_ROLE_BOXES, "boxes", DLC_F32);
+    if (source->number[BOXES] >= 0)
+        shape_boxes(source);
     for (int kind = LABEL; kind <= LABELS; kind++) {
         int32_t labels = kind == LABEL ? source->labels
                                        : columns_count(&source->from[kind]);
@@ -321,6 +343,37 @@ static dlc_status read_numbers(const dlc_source *source, const row *at, int kind
     return status;
 }
 
+/* Reads the columns first .. first + 4 of a box; one without a class is not used. */
+static dlc_status read_box(const dlc_source *source, const row *at, int32_t first,
+                           float *box) {
+    const columns *from = &source->from[BOXES];
+    int32_t column = columns_at(from, first), label = -1;
+    const char *text = row_cell(at, column)->text;
+    text += strspn(text, " ");
+    dlc_status status = DLC_OK;
+    if (*text && strcmp(text, "-1") != 0)
+        status = cell_label(&source->table, at, column, &label);
+    box[DLC_BOX_CLASS] = (float)label;
+    for (int32_t i = DLC_BOX_X0; status == DLC_OK && i < DLC_BOX_VALUES; i++) {
+        box[i] = 0;
+        if (label >= 0)
+            status = cell_number(&source->table, at, columns_at(from, first + i),
+                                 &box[i]);
+    }
+    return status;
+}
+
+static dlc_status read_boxes(const dlc_source *source, const row *at,
+                             dlc_sample *sample) {
+    int32_t count = columns_count(&source->from[BOXES]);
+    float *to = sample->memory(sample, source->number[BOXES],
+                               (size_t)count * sizeof *to);
+    dlc_status status = to ? DLC_OK : DLC_ERR_NOMEM;
+    for (int32_t i = 0; status == DLC_OK && i < count; i += DLC_BOX_VALUES)
+        status = read_box(source, at, i, to + i);
+    return status;
+}
+
 static dlc_status read_kinds(const dlc_source *source, const row *at,
                              dlc_sample *sample) {
     dlc_status status = check_count(source, at);
@@ -331,6 +384,8 @@ static dlc_status read_kinds(const dlc_source *source, const row *at,
         if (kind == IMAGE && source->has_paths)
             status = read_image(source, at, columns_at(&source->from[IMAGE], 0),
                                 sample);
+        else if (kind == BOXES)
+            status = read_boxes(source, at, sample);
         else
             status = read_numbers(source, at, kind, sample);
     }
@@ -380,6 +435,10 @@ static const dlc_option options[] = {
         "columns with a 1 or 0 for each class, where a sample may be of several"),
     DLC_STRING("vector", NULL,
                "columns of numbers, such as those of a regression: \"age, 5, x1..x9\""),
+    DLC_STRING(
+        "boxes", NULL,
+        "columns of boxes around objects, five for each: class, x0, y0, x1, y1, in "
+        "pixels; a box without a class is none"),
     DLC_STRING("image", NULL, "columns of the pixels of an image"),
     DLC_INTS("shape", NULL, 1, 1 << 20,
              "channels, height and width of that image; default: one pixel, with a "

@@ -126,7 +126,7 @@ static void hdf5_close(dlc_source *source) {
 }
 
 static dlc_status hdf5_open(const dlc_data_args *args, dlc_source **source) {
-    static const array_reader reader = {hdf5_find, hdf5_read_rows};
+    static const array_reader reader = {hdf5_find, hdf5_read_rows, NULL};
     dlc_source *made = host->alloc(sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;

@@ -120,7 +120,7 @@ static void npy_close(dlc_source *source) {
 }
 
 static dlc_status npy_open(const dlc_data_args *args, dlc_source **source) {
-    static const array_reader reader = {npy_find, npy_read_rows};
+    static const array_reader reader = {npy_find, npy_read_rows, NULL};
     struct stat info;
     dlc_source *made = host->alloc(sizeof *made);
     if (!made)

@@ -5,16 +5,23 @@
 #include <stdio.h>
 #include <string.h>
 
-int array_is_valid(const array *of) {
+int array_is_sound(const array *of) {
     int64_t bytes = of->bytes;
     int is_known = of->bytes == 4 || of->bytes == 8 || of->bytes == 2 ||
                    (of->bytes == 1 && of->kind != NUMBER_FLOAT);
     if (!is_known || of->rank < 1 || of->rank > ARRAY_RANK_MOST)
         return 0;
     for (int32_t i = 0; i < of->rank; i++)
-        if (of->dims[i] < 1 || __builtin_mul_overflow(bytes, of->dims[i], &bytes))
+        if (of->dims[i] < 0 || __builtin_mul_overflow(bytes, of->dims[i], &bytes))
             return 0;
     return 1;
+}
+
+int array_is_valid(const array *of) {
+    int valid = array_is_sound(of);
+    for (int32_t i = 0; valid && i < of->rank; i++)
+        valid = of->dims[i] > 0;
+    return valid;
 }
 
 int64_t array_row_count(const array *of) {

@@ -23,8 +23,9 @@ typedef struct array {
     int64_t dims[ARRAY_RANK_MOST];
 } array;
 
-/* 1 if there are such numbers, no dimension is empty, and all bytes together can be
- * counted. */
+/* 1 if there are such numbers, and all bytes together can be counted. */
+int array_is_sound(const array *of);
+/* 1 if no dimension is empty, either. */
 int array_is_valid(const array *of);
 int64_t array_row_count(const array *of); /* numbers in a row */
 int64_t array_row_bytes(const array *of);

@@ -24,6 +24,7 @@ static const use uses[] = {
     {"vector", DLC_ROLE_VECTOR, DLC_F32, 0, 1},
     {"mask", DLC_ROLE_MASK, DLC_U8, UINT8_MAX, 0},
     {"tokens", DLC_ROLE_TOKENS, DLC_I32, INT32_MAX, 0},
+    {"boxes", DLC_ROLE_BOXES, DLC_F32, 0, 0},
 };
 enum { USES = sizeof uses / sizeof *uses };
 
@@ -89,6 +90,14 @@ static dlc_status shape_field(const fields *of, int32_t f, dlc_shape *shape) {
         if (shape->rank != 2)
             return refuse(of, f, "it needs three dimensions: samples, rows, columns");
     }
+    if (role == DLC_ROLE_BOXES) {
+        if (a->rank == 2) /* one of each sample */
+            *shape = (dlc_shape){2, {1, a->dims[1]}};
+        if (shape->rank != 2 || shape->dims[1] != DLC_BOX_VALUES)
+            return refuse(of, f,
+                          "it needs three dimensions: samples, boxes, and the five "
+                          "numbers of a box");
+    }
     if (shape->rank == 1 && shape->dims[0] > INT32_MAX)
         return refuse(of, f, "it is too long");
     return DLC_OK;
@@ -131,12 +140,19 @@ static int64_t place_of(const fields *of, int32_t f, int64_t at) {
     return at % channels * field->shape.dims[1] * field->shape.dims[2] + at / channels;
 }
 
+/* How many numbers a sample has in its row. */
+static int64_t count_of(const fields *of, int32_t f, int64_t sample) {
+    if (of->field[f].flags & DLC_FIELD_BOUNDED)
+        return of->reader->boxes(of->source, f, sample) * DLC_BOX_VALUES;
+    return array_row_count(&of->of[f]);
+}
+
 static dlc_status convert_row(const fields *of, int32_t f, int64_t sample,
                               const unsigned char *row, void *to) {
     const array *a = &of->of[f];
     const use *as = use_of(&of->field[f]);
     dlc_dtype dtype = (dlc_dtype)of->field[f].dtype;
-    int64_t count = array_row_count(a);
+    int64_t count = count_of(of, f, sample);
     for (int64_t i = 0; i < count; i++) {
         double number = array_number(a, row + i * a->bytes);
         if (!put_number(as, dtype, number, to, place_of(of, f, i)))
@@ -160,11 +176,15 @@ static int is_same(const fields *of, int32_t f) {
 
 static dlc_status read_field(const fields *of, int32_t f, dlc_sample *sample) {
     const dlc_field *field = &of->field[f];
-    size_t bytes = (size_t)dlc_shape_count(&field->shape) *
-                   dlc_dtype_bytes((dlc_dtype)field->dtype);
-    void *to = sample->memory(sample, of->first + f, bytes);
+    int64_t count = count_of(of, f, sample->index);
+    void *to = sample->memory(sample, of->first + f,
+                              (uint64_t)count *
+                                  dlc_dtype_bytes((dlc_dtype)field->dtype));
     if (!to)
         return DLC_ERR_NOMEM;
+    if (field->flags & DLC_FIELD_BOUNDED)
+        sample->value[of->first + f].shape = (dlc_shape){
+            2, {count / DLC_BOX_VALUES, DLC_BOX_VALUES}};
     if (is_same(of, f))
         return of->reader->read(of->source, f, sample->index, 1, to);
     unsigned char few[512], *row = few;
@@ -230,7 +250,7 @@ static dlc_status name_classes(fields *of, int32_t f) {
         status = count_classes(of, f, &labels);
     else if (field->role == DLC_ROLE_CLASSES)
         labels = (int32_t)field->shape.dims[0];
-    else
+    else if (field->role != DLC_ROLE_BOXES)
         return DLC_OK;
     if (status == DLC_OK)
         status = classes_check(&of->known, labels, of->path);
@@ -253,12 +273,10 @@ static dlc_status fill_field(fields *of, int32_t f, const use *as) {
                           of->path, of->name[f], (long long)a->dims[0], of->name[0],
                           (long long)of->samples);
     of->samples = a->dims[0];
-    of->field[f] = (dlc_field){.size = sizeof(dlc_field),
-                               .role = (uint32_t)as->role,
-                               .dtype = (uint32_t)as->dtype,
-                               .name = of->title[f]};
     if (as->role == DLC_ROLE_IMAGE && a->kind == NUMBER_UNSIGNED && a->bytes == 1)
         of->field[f].dtype = DLC_U8;
+    if (as->role == DLC_ROLE_BOXES && of->reader->boxes)
+        of->field[f].flags = DLC_FIELD_BOUNDED;
     return shape_field(of, f, &of->field[f].shape);
 }
 
@@ -279,6 +297,10 @@ static dlc_status add_field(fields *of, const use *as, const char *name, size_t 
     else
         (void)snprintf(of->title[f], sizeof of->title[f], turn ? "%s_%d" : "%s",
                        as->option, (int)turn + 1);
+    of->field[f] = (dlc_field){.size = sizeof(dlc_field),
+                               .role = (uint32_t)as->role,
+                               .dtype = (uint32_t)as->dtype,
+                               .name = of->title[f]};
     dlc_status status = of->reader->find(of->source, f, of->name[f], &of->of[f],
                                          &found);
     if (status == DLC_OK && !found && is_set)

@@ -27,6 +27,10 @@ extern const dlc_host *host; /* set by the plugin's load */
                         "joined by commas"), \
         DLC_STRING("mask", NULL, what " with the class of each pixel"), \
         DLC_STRING("tokens", NULL, what " with the numbers of words"), \
+        DLC_STRING("boxes", NULL, \
+                   what \
+                   " of the boxes around objects: class, x0, y0, x1, y1 each, in " \
+                   "pixels; class -1: no box"), \
         DLC_CHOICE("layout", "chw", "chw|hwc", \
                    "the order of an image's dimensions: channels first, or last")
 
@@ -39,6 +43,9 @@ typedef struct array_reader {
      * thread. */
     dlc_status (*read)(dlc_source *source, int32_t field, int64_t first, int64_t count,
                        void *to);
+    /* Where samples have different numbers of boxes, and the array the largest: how
+     * many a sample has. NULL: all have as many. */
+    int64_t (*boxes)(dlc_source *source, int32_t field, int64_t sample);
 } array_reader;
 
 /* The fields of a source. Start with {0}. */
@@ -48,7 +55,7 @@ typedef struct fields {
     const char *path; /* of the file, for messages; the source's */
     int32_t first;    /* how many fields of a sample are before these */
     int keeps_names;  /* fields are called like their arrays, and not like the option */
-    dlc_field field[DLC_FIELDS_MAX];
+    dlc_field field[DLC_FIELDS_MAX]; /* the role is set before the array is found */
     array of[DLC_FIELDS_MAX];
     char *name[DLC_FIELDS_MAX];     /* owned; of the arrays */
     char title[DLC_FIELDS_MAX][64]; /* of the fields */

@@ -170,8 +170,9 @@ dlc_status npy_header_read(const data_file *in, const char *name, int64_t begin,
     host->free(text);
     if (wrong)
         status = refuse(in, name, wrong);
-    else if (status == DLC_OK && !array_is_valid(&of))
-        status = refuse(in, name, "it has no rows, or is not of plain numbers");
+    else if (status == DLC_OK && !array_is_sound(&of))
+        status = refuse(in, name,
+                        "it has no rows, is too large, or is not of plain numbers");
     int64_t rest = begin + bytes - at - (int64_t)length;
     if (status == DLC_OK && array_bytes(&of) != rest)
         status = host->fail(DLC_ERR_DATA,

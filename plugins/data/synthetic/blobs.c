@@ -25,6 +25,10 @@ static int shows(const dlc_source *source, int64_t sample, int32_t label,
     return other == label || (source->has_labels && shows_too(source, sample, other));
 }
 
+int64_t blobs_most(const dlc_source *source) {
+    return SPOTS * (source->has_labels ? (int64_t)source->classes : 1);
+}
+
 /* Intensity of a spot at i: 1 in its centre, falling on both sides. Uses no function of
  * libm, so that it is the same on every machine. */
 static float bell(int64_t i, float centre, float width) {
@@ -52,6 +56,14 @@ static float spot_place(const dlc_source *source, int32_t label, int spot, int a
     return 0.2f + 0.6f * unit(word);
 }
 
+static float spot_width(const dlc_source *source, int32_t label, int spot) {
+    int64_t height = source->shape.dims[1], width = source->shape.dims[2];
+    uint64_t at = (uint64_t)spot * (uint64_t)(3 + source->shape.dims[0]);
+    uint64_t word = random_word(source->seed, class_stream(label), at + 2);
+    float side = (float)(height < width ? height : width);
+    return (0.08f + 0.12f * unit(word)) * side + 0.5f;
+}
+
 /* Draws one spot of the class, in all channels. */
 static void add_spot(const dlc_source *source, int32_t label, int spot, float down,
                      float right, const canvas *on) {
@@ -62,17 +74,16 @@ static void add_spot(const dlc_source *source, int32_t label, int spot, float do
     uint64_t at = (uint64_t)spot * (uint64_t)(3 + channels);
     float y = spot_place(source, label, spot, 0) + down;
     float x = spot_place(source, label, spot, 1) + right;
-    float wide = 0.08f + 0.12f * unit(random_word(source->seed, stream, at + 2));
-    float side = (float)(height < width ? height : width);
+    float wide = spot_width(source, label, spot);
     for (int64_t i = 0; i < width; i++)
-        on->across[i] = bell(i, x * (float)width, wide * side + 0.5f);
+        on->across[i] = bell(i, x * (float)width, wide);
     if (on->mask)
-        mark_spot(source, label, y * (float)height, wide * side + 0.5f, on);
+        mark_spot(source, label, y * (float)height, wide, on);
     for (int64_t c = 0; c < channels; c++) {
         uint64_t word = random_word(source->seed, stream, at + 3 + (uint64_t)c);
         float colour = 160 * unit(word) - 80;
         for (int64_t i = 0; i < height; i++) {
-            float weight = colour * bell(i, y * (float)height, wide * side + 0.5f);
+            float weight = colour * bell(i, y * (float)height, wide);
             for (int64_t j = 0; j < width; j++)
                 values[j] += weight * on->across[j];
             values += width;
@@ -84,6 +95,44 @@ static void add_spot(const dlc_source *source, int32_t label, int spot, float do
 static float shift(const dlc_source *source, int64_t sample, uint64_t counter) {
     return 0.2f * unit(random_word(source->seed, sample_stream(sample), counter)) -
            0.1f;
+}
+
+/* The span in which a spot has at least half of its strength, of `size` pixels; its
+ * center is in the middle of a pixel. */
+static void span_spot(float center, float wide, int64_t size, float *begin,
+                      float *end) {
+    float half = 0.643594f * wide; /* sqrt(sqrt(2) - 1) of it */
+    float first = center + 0.5f - half, last = center + 0.5f + half;
+    *begin = first > 0 ? first : 0;
+    *end = last < (float)size ? last : (float)size;
+}
+
+/* The box around what mark_spot marks. */
+static void make_box(const dlc_source *source, int64_t sample, int32_t label, int spot,
+                     float *box) {
+    int64_t height = source->shape.dims[1], width = source->shape.dims[2];
+    float wide = spot_width(source, label, spot);
+    float y = spot_place(source, label, spot, 0) + shift(source, sample, AT_DOWN);
+    float x = spot_place(source, label, spot, 1) + shift(source, sample, AT_RIGHT);
+    box[DLC_BOX_CLASS] = (float)label;
+    span_spot(x * (float)width, wide, width, &box[DLC_BOX_X0], &box[DLC_BOX_X1]);
+    span_spot(y * (float)height, wide, height, &box[DLC_BOX_Y0], &box[DLC_BOX_Y1]);
+}
+
+/* Rows that no spot is left for are not used. */
+static void make_boxes(const dlc_source *source, int64_t sample, int32_t label,
+                       float *box) {
+    float *end = box + blobs_most(source) * DLC_BOX_VALUES;
+    for (int32_t other = 0; other < source->classes; other++)
+        for (int spot = 0; spot < SPOTS && shows(source, sample, label, other);
+             spot++) {
+            make_box(source, sample, other, spot, box);
+            box += DLC_BOX_VALUES;
+        }
+    for (; box < end; box += DLC_BOX_VALUES) {
+        memset(box, 0, DLC_BOX_VALUES * sizeof *box);
+        box[DLC_BOX_CLASS] = -1;
+    }
 }
 
 static void make_values(const dlc_source *source, int64_t sample, int32_t label,
@@ -142,6 +191,8 @@ static void make_fields(const dlc_source *source, int64_t sample, int32_t label,
         wanted->center[1] = spot_place(source, label, 0, 1) +
                             shift(source, sample, AT_RIGHT);
     }
+    if (wanted->boxes)
+        make_boxes(source, sample, label, wanted->boxes);
     for (int32_t other = 0; wanted->labels && other < source->classes; other++)
         wanted->labels[other] = (unsigned char)shows(source, sample, label, other);
 }

@@ -8,9 +8,11 @@
 typedef struct wanted_fields {
     void *image;
     unsigned char *mask, *labels;
-    float *center;
+    float *center, *boxes;
 } wanted_fields;
 
+/* The most boxes of a sample. */
+int64_t blobs_most(const dlc_source *source);
 /* Makes the fields that are wanted of a sample. */
 dlc_status blobs_make(const dlc_source *source, int64_t sample, int32_t label,
                       const wanted_fields *wanted);

@@ -4,7 +4,7 @@
 
 #include <dlcore/data.h>
 
-enum { FIELDS = 5 };
+enum { FIELDS = 6 };
 
 extern const dlc_host *host; /* set by the plugin's load */
 

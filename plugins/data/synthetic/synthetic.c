@@ -6,8 +6,8 @@
  * positions and colours depend on the class, slightly shifted in each sample: a small
  * net learns it in seconds. Of these it can also tell where they are: `mask` is the
  * class of each pixel, plus one, or 0 where no spot is; `center` is the place of the
- * first spot, down and right; with `labels` a sample shows several classes, and has 1
- * for each.
+ * first spot, down and right; `boxes` are around the spots; with `labels` a sample
+ * shows several classes, and has 1 for each.
  */
 #include <string.h>
 
@@ -52,12 +52,15 @@ static dlc_field field_of(const dlc_source *source, const char *name, dlc_role r
 /* The fields beside image and class that the settings ask for. */
 static dlc_status choose_fields(const dlc_settings *settings, dlc_source *source) {
     const int64_t *dims = source->shape.dims;
+    source->has_labels = host->get_bool(settings, "labels");
     const dlc_field more[] = {
         field_of(source, "mask", DLC_ROLE_MASK, DLC_U8,
                  (dlc_shape){2, {dims[1], dims[2]}}),
         field_of(source, "center", DLC_ROLE_VECTOR, DLC_F32, (dlc_shape){1, {2}}),
         field_of(source, "labels", DLC_ROLE_CLASSES, DLC_U8,
-                 (dlc_shape){1, {source->classes}})};
+                 (dlc_shape){1, {source->classes}}),
+        field_of(source, "boxes", DLC_ROLE_BOXES, DLC_F32,
+                 (dlc_shape){2, {blobs_most(source), DLC_BOX_VALUES}})};
     source->fields = 2;
     source->field[0] = field_of(source, "image", DLC_ROLE_IMAGE, source->dtype,
                                 source->shape);
@@ -66,12 +69,12 @@ static dlc_status choose_fields(const dlc_settings *settings, dlc_source *source
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (host->get_bool(settings, more[i].name))
             source->field[source->fields++] = more[i];
-    source->has_labels = host->get_bool(settings, "labels");
     if (source->fields > 2 && (!source->blobs || source->classes >= UINT8_MAX))
-        return host->fail(DLC_ERR_CONFIG,
-                          "%s: mask, center and labels tell where blobs are: they need "
-                          "kind = blobs, and fewer than %d classes",
-                          host->where(settings, source->field[2].name), UINT8_MAX);
+        return host->fail(
+            DLC_ERR_CONFIG,
+            "%s: mask, center, labels and boxes tell where blobs are: they "
+            "need kind = blobs, and fewer than %d classes",
+            host->where(settings, source->field[2].name), UINT8_MAX);
     return DLC_OK;
 }
 
@@ -143,6 +146,8 @@ static dlc_status take_fields(const dlc_source *source, dlc_sample *sample,
             wanted->center = memory[f];
         else if (field->role == DLC_ROLE_CLASSES)
             wanted->labels = memory[f];
+        else if (field->role == DLC_ROLE_BOXES)
+            wanted->boxes = memory[f];
     }
     wanted->image = memory[0]; /* image and class come first */
     *label = memory[1];
@@ -187,6 +192,8 @@ static const dlc_option options[] = {
     DLC_BOOL(
         "labels", "no",
         "show blobs of several classes, with a field `labels`: 1 for each of them"),
+    DLC_BOOL("boxes", "no",
+             "also a field `boxes`: the class of each blob, and the box around it"),
     DLC_CHOICE("element", "u8", "u8|float32", "bytes 0 to 255, or float32 0 to 1"),
     DLC_OPTIONS_END,
 };

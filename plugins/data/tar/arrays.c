@@ -8,7 +8,7 @@
 /* Where the row of a sample is. */
 typedef struct place {
     int64_t begin, bytes;
-    int32_t shard;
+    int32_t shard, boxes; /* how many boxes are in it, if it has boxes */
 } place;
 
 /* A file that has been seen, before it is known which arrays are fields. */
@@ -36,7 +36,7 @@ static int32_t find_name(const arrays *in, const char *name, size_t length) {
 dlc_status arrays_add(arrays *to, const char *name, size_t length, const member *file,
                       int32_t shard, int64_t sample) {
     enum { NAMES_MOST = 4096 }; /* bytes; more are no names of fields, and left out */
-    part made = {.at = {file->begin, file->bytes, shard},
+    part made = {.at = {file->begin, file->bytes, shard, 0},
                  .name = find_name(to, name, length),
                  .sample = sample};
     dlc_status status = DLC_OK;
@@ -80,6 +80,31 @@ static dlc_status collect(const arrays *of, int32_t name, growing *column) {
                       of->all.path, (long long)next, of->names.bytes + name);
 }
 
+static int has_boxes(const arrays *of, int32_t field) {
+    return of->all.field[field].role == DLC_ROLE_BOXES;
+}
+
+/* Counts the boxes of each sample; *most becomes the largest number, or 1. */
+static dlc_status count_boxes(const arrays *of, int32_t field, const char *name,
+                              int64_t *most) {
+    place *at = (place *)(void *)of->column[field].bytes;
+    dlc_status status = DLC_OK;
+    *most = 1;
+    for (int64_t i = 0; status == DLC_OK && i < of->samples; i++) {
+        array row = {0};
+        int64_t data;
+        status = read_header(of, name, &at[i], &row, &data);
+        if (status == DLC_OK && (row.rank != 2 || row.dims[0] > INT32_MAX))
+            return host->fail(DLC_ERR_DATA,
+                              "%s: %s of sample %lld: boxes are rows of five numbers: "
+                              "class, x0, y0, x1, y1",
+                              of->shard[at[i].shard].path, name, (long long)i);
+        at[i].boxes = (int32_t)row.dims[0];
+        *most = row.dims[0] > *most ? row.dims[0] : *most;
+    }
+    return status;
+}
+
 static dlc_status find(dlc_source *source, int32_t field, const char *name, array *made,
                        int *found) {
     arrays *of = (arrays *)(void *)source;
@@ -99,6 +124,10 @@ static dlc_status find(dlc_source *source, int32_t field, const char *name, arra
     if (row.rank == ARRAY_RANK_MOST)
         return host->fail(DLC_ERR_DATA, "%s: %s has too many dimensions", of->all.path,
                           name);
+    if (has_boxes(of, field))
+        status = count_boxes(of, field, name, &row.dims[0]);
+    if (status != DLC_OK)
+        return status;
     memmove(row.dims + 1, row.dims, (size_t)row.rank * sizeof *row.dims);
     row.dims[0] = of->samples;
     row.rank++;
@@ -106,7 +135,14 @@ static dlc_status find(dlc_source *source, int32_t field, const char *name, arra
     return DLC_OK;
 }
 
-/* Is it what all rows of the array are? */
+/* The array, if all of its rows were as this one. */
+static array array_of(const arrays *of, int32_t field, const place *at) {
+    array all = of->all.of[field];
+    if (has_boxes(of, field))
+        all.dims[1] = at->boxes;
+    return all;
+}
+
 static int is_row_of(const array *row, const array *all) {
     return row->kind == all->kind && row->bytes == all->bytes &&
            row->is_big_endian == all->is_big_endian && row->rank == all->rank - 1 &&
@@ -115,19 +151,24 @@ static int is_row_of(const array *row, const array *all) {
 
 static dlc_status read_row(const arrays *of, int32_t field, int64_t sample, void *to) {
     const place *at = (const place *)(const void *)of->column[field].bytes + sample;
-    const array *all = &of->all.of[field];
+    const array all = array_of(of, field, at);
     const char *name = of->all.name[field];
     array row = {0};
     int64_t data = 0;
     dlc_status status = read_header(of, name, at, &row, &data);
     if (status != DLC_OK)
         return status;
-    if (!is_row_of(&row, all))
+    if (!is_row_of(&row, &all))
         return host->fail(DLC_ERR_DATA,
                           "%s: %s of sample %lld has another shape or type than that "
                           "of the first sample",
                           of->shard[at->shard].path, name, (long long)sample);
-    return file_read(&of->shard[at->shard], data, to, (size_t)array_row_bytes(all));
+    return file_read(&of->shard[at->shard], data, to, (size_t)array_row_bytes(&all));
+}
+
+static int64_t boxes_of(dlc_source *source, int32_t field, int64_t sample) {
+    const arrays *of = (const arrays *)(const void *)source;
+    return ((const place *)(const void *)of->column[field].bytes)[sample].boxes;
 }
 
 static dlc_status read_rows(dlc_source *source, int32_t field, int64_t first,
@@ -144,7 +185,7 @@ static dlc_status read_rows(dlc_source *source, int32_t field, int64_t first,
 
 dlc_status arrays_open(arrays *of, const dlc_data_args *args, const data_file *shard,
                        int64_t samples) {
-    static const array_reader reader = {find, read_rows};
+    static const array_reader reader = {find, read_rows, boxes_of};
     of->all.reader = &reader;
     of->all.source = (dlc_source *)(void *)of;
     of->all.keeps_names = 1;

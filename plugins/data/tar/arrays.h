@@ -1,5 +1,6 @@
 /* Arrays in shards: the files KEY.NAME.npy of all samples are one array NAME, with a
- * row for each sample, which an option makes a field of that name. */
+ * row for each sample, which an option makes a field of that name. All rows have one
+ * shape, but for those of boxes, of which samples have different numbers. */
 #ifndef TAR_ARRAYS_H
 #define TAR_ARRAYS_H
 

@@ -153,6 +153,30 @@ START_TEST(image_files) {
 }
 END_TEST
 
+/* Classes by number or by name; boxes without one are none, whatever else is there. */
+START_TEST(boxes) {
+    static const float first[] = {1, 0, 1.5f, 2, 3, 0, 4, 5, 6, 7};
+    static const float second[] = {-1, 0, 0, 0, 0, 1, 2, 2, 3, 4};
+    put("c,x,y,r,b,c2,x2,y2,r2,b2,p\n1,0,1.5,2,3,cat,4,5,6,7,0.5\n,,x,,,1,2,2,3,4,1\n"
+        " -1,,,,, ,,,,,2\n");
+    opened o = open_with("boxes=c..b2", "vector=p", "classes=cat,dog");
+    int32_t f = source_field(&o, "boxes");
+    ck_assert_int_eq(o.info.fields[f].role, DLC_ROLE_BOXES);
+    ck_assert_int_eq(o.info.fields[f].classes, 2);
+    ck_assert_str_eq(o.info.fields[f].class_names[1], "dog");
+    ck_assert(dlc_shape_equal(&o.info.fields[f].shape, &(dlc_shape){2, {2, 5}}));
+    source_holds(&o, 0, "boxes", first, sizeof first);
+    source_holds(&o, 1, "boxes", second, sizeof second);
+    static const float none[] = {-1, 0, 0, 0, 0, -1, 0, 0, 0, 0};
+    source_holds(&o, 2, "boxes", none, sizeof none);
+    source_close(&o);
+    o = open_with("boxes=c, y, x, b, r", "vector=p", NULL);
+    ck_assert_int_eq(o.info.fields[source_field(&o, "boxes")].classes, 0);
+    source_holds(&o, 0, "boxes", (float[]){1, 1.5f, 0, 3, 2}, 20);
+    source_close(&o);
+}
+END_TEST
+
 /* ---- Refusals ------------------------------------------------------------------ */
 
 static void refused(const char *text, const char *first, const char *second,
@@ -213,6 +237,13 @@ START_TEST(damaged_cells) {
     ck_assert_int_eq(source_read(&o, 0, "labels", &value), DLC_ERR_DATA);
     ck_contains(dlc_detail(), "\"2\" is not 1 or 0");
     source_close(&o);
+    put("c,x,y,r,b\n0,1,2,3,nan\ncat,1,2,3,4\n");
+    o = open_with("boxes=1..5", NULL, NULL);
+    ck_assert_int_eq(source_read(&o, 0, "boxes", &value), DLC_ERR_DATA);
+    ck_contains(dlc_detail(), "t.csv:2: column 5, b: \"nan\" is not a number");
+    ck_assert_int_eq(source_read(&o, 1, "boxes", &value), DLC_ERR_DATA);
+    ck_contains(dlc_detail(), "t.csv:3: column 1, c: \"cat\" is neither the number of");
+    source_close(&o);
 }
 END_TEST
 
@@ -228,6 +259,8 @@ START_TEST(wrong_settings) {
     refused(text, "vector=a..", NULL, DLC_ERR_DATA, "there is no column \"a..\"");
     refused(text, "vector=1,,2", NULL, DLC_ERR_DATA, "there is no column \"\"");
     refused(text, "label=a,b", NULL, DLC_ERR_CONFIG, "it is one column; see `labels`");
+    refused(text, "boxes=a,b", NULL, DLC_ERR_CONFIG,
+            "boxes: there are 2 columns, but each box has five");
     refused(text, "path=a", "image=b", DLC_ERR_CONFIG, "instead of `image`");
     refused(text, "label=a", "delimiter=ab", DLC_ERR_CONFIG, "it is one character");
     refused(text, "label=a", "classes=x", DLC_ERR_DATA,
@@ -262,6 +295,7 @@ int main(void) {
     tcase_add_test(tcase, many_rows);
     tcase_add_test(tcase, images);
     tcase_add_test(tcase, image_files);
+    tcase_add_test(tcase, boxes);
     tcase_add_test(tcase, damaged_rows);
     tcase_add_test(tcase, damaged_cells);
     tcase_add_test(tcase, wrong_settings);

@@ -159,7 +159,11 @@ END_TEST
  * never written. */
 START_TEST(other_kinds) {
     static const signed char flags[SAMPLES][2] = {{1, 0}, {0, 1}, {1, 1}};
+    static const hsize_t box_dims[] = {SAMPLES, 2, DLC_BOX_VALUES};
+    static double boxes[SAMPLES][2][DLC_BOX_VALUES];
     float zeros[PIXELS] = {0};
+    for (int i = 0; i < SAMPLES * 2 * DLC_BOX_VALUES; i++)
+        ((double *)boxes)[i] = i / 4.0;
     fill();
     begin("a.h5");
     hid_t group = H5Gcreate2(file, "g \303\274", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
@@ -173,12 +177,14 @@ START_TEST(other_kinds) {
     put("flags", flag, 2, (hsize_t[]){SAMPLES, 2}, flags);
     put_as("never", H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, 4, image_dims, NULL,
            chunked(4, image_dims));
+    put_as("boxes", H5T_IEEE_F64BE, H5T_NATIVE_DOUBLE, 3, box_dims, boxes,
+           chunked(3, (hsize_t[]){2, 1, 3}));
     H5Gclose(group);
     H5Tclose(flag);
     finish();
     opened o;
-    const char *sets[] = {files, "label=g \303\274/l", "labels=flags", "vector=never",
-                          NULL};
+    const char *sets[] = {files,          "label=g \303\274/l", "labels=flags",
+                          "vector=never", "boxes=boxes",        NULL};
     dlc_status status = source_open("hdf5", 0, sets, &o);
     ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
     for (int i = 0; i < SAMPLES; i++) {
@@ -186,6 +192,10 @@ START_TEST(other_kinds) {
         source_holds(&o, i, "label", &label, sizeof label);
         source_holds(&o, i, "labels", flags[i], 2);
         source_holds(&o, i, "vector", zeros, sizeof zeros);
+        float rows[2 * DLC_BOX_VALUES];
+        for (int k = 0; k < 2 * DLC_BOX_VALUES; k++)
+            rows[k] = (float)((double *)boxes[i])[k];
+        source_holds(&o, i, "boxes", rows, sizeof rows);
     }
     source_close(&o);
 }

@@ -314,6 +314,35 @@ START_TEST(archives) {
 }
 END_TEST
 
+/* A row of them for each sample, or one alone, of any numbers. */
+START_TEST(boxes) {
+    static const float some[] = {1, 0, 1, 2,    3, -1, 0, 0, 0, 0,
+                                 0, 2, 2, 4.5f, 5, 1,  1, 1, 2, 2};
+    static const int16_t whole[] = {1, 0, 1, 2, 3, -1, 0, 0, 0, 0};
+    put("x", header_of("|u1", "2, 2, 3"), pixels, sizeof pixels);
+    put("b", header_of("<f4", "2, 2, 5"), some, sizeof some);
+    put("one", header_of("<i2", "2, 5"), whole, sizeof whole);
+    const char *sets[] = {folder, "image=x", "boxes=b", "classes=a,b", NULL};
+    opened o;
+    ck_assert_msg(source_open("npy", 0, sets, &o) == DLC_OK, "%s", dlc_detail());
+    int32_t f = source_field(&o, "boxes");
+    ck_assert_int_eq(o.info.fields[f].role, DLC_ROLE_BOXES);
+    ck_assert_int_eq(o.info.fields[f].classes, 2);
+    ck_assert_uint_eq(o.info.fields[f].flags, 0);
+    ck_assert(dlc_shape_equal(&o.info.fields[f].shape, &(dlc_shape){2, {2, 5}}));
+    source_holds(&o, 1, "boxes", some + 10, sizeof some / 2);
+    source_close(&o);
+    sets[2] = "boxes=one";
+    sets[3] = NULL;
+    ck_assert_msg(source_open("npy", 0, sets, &o) == DLC_OK, "%s", dlc_detail());
+    ck_assert(dlc_shape_equal(&o.info.fields[f].shape, &(dlc_shape){2, {1, 5}}));
+    ck_assert_int_eq(o.info.fields[f].classes, 0);
+    source_holds(&o, 0, "boxes", some, 5 * sizeof *some);
+    source_holds(&o, 1, "boxes", some + 5, 5 * sizeof *some);
+    source_close(&o);
+}
+END_TEST
+
 /* ---- Refusals ------------------------------------------------------------------ */
 
 static void refused(const char *setting, const char *detail) {
@@ -330,6 +359,13 @@ START_TEST(arrays_that_do_not_fit) {
     refused("image=y", "the array y (uint8, 3) cannot be the field image");
     refused("mask=y", "it needs three dimensions");
     refused("labels=y", "it needs two dimensions");
+    refused("boxes=y",
+            "it needs three dimensions: samples, boxes, and the five numbers");
+    put("n", header_of("|u1", "3, 1, 4"), pixels, 12);
+    refused("boxes=n",
+            "it needs three dimensions: samples, boxes, and the five numbers");
+    put("n", header_of("|u1", "3, 0, 5"), pixels, 0);
+    refused("boxes=n", "it is empty, too large or has too many dimensions");
     refused("classes=a,b", "it has a label 2, but there are 2 names");
     put("n", header_of("|u1", "2, 2"), pixels, 4);
     refused("labels=n", "n has 2 rows, but x has 3");
@@ -371,7 +407,8 @@ START_TEST(damaged_headers) {
          "damaged shape"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999,9999999999), }",
          "no rows"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (0,), }", "no rows"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (0,), }",
+         "asks for 0 bytes, but it has 4"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (), }", "no rows"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }",
          "asks for 8 bytes, but it has 4"},
@@ -475,6 +512,7 @@ int main(void) {
     tcase_add_test(tcase, channels_last);
     tcase_add_test(tcase, defaults);
     tcase_add_test(tcase, archives);
+    tcase_add_test(tcase, boxes);
     tcase_add_test(tcase, arrays_that_do_not_fit);
     tcase_add_test(tcase, damaged_headers);
     tcase_add_test(tcase, damaged_archives);

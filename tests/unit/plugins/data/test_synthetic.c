@@ -228,6 +228,78 @@ START_TEST(fields_of_blobs) {
 }
 END_TEST
 
+enum { HIGH = 40, WIDE = 52 };
+
+/* Grows `span` (x0, y0, x1, y1) by a box. */
+static void grow(float span[4], float x0, float y0, float x1, float y1) {
+    span[0] = x0 < span[0] ? x0 : span[0];
+    span[1] = y0 < span[1] ? y0 : span[1];
+    span[2] = x1 > span[2] ? x1 : span[2];
+    span[3] = y1 > span[3] ? y1 : span[3];
+}
+
+/* Boxes of a class are around all that its mask marks, and no larger. */
+START_TEST(boxes_of_blobs) {
+    const char *const sets[] = {"shape=1,40,52", "classes=4", "samples=60",
+                                "mask=yes",      "boxes=yes", NULL};
+    dlc_samples samples;
+    dlc_read_sample read = {0};
+    opened o;
+    ck_assert_int_eq(source_open("synthetic", 5, sets, &o), DLC_OK);
+    ck_assert_int_eq(dlc_samples_describe(o.ops, o.source, &samples), DLC_OK);
+    int32_t mask = dlc_samples_find(&samples, "mask");
+    int32_t boxes = dlc_samples_find(&samples, "boxes");
+    ck_assert_int_eq(dlc_samples_field(&samples, boxes)->classes, CLASSES);
+    ck_assert_int_eq(dlc_samples_field(&samples, boxes)->shape.dims[0], 3);
+    for (int64_t i = 0; i < 60; i++) {
+        float marked[4] = {WIDE, HIGH, 0, 0}, boxed[4] = {WIDE, HIGH, 0, 0};
+        uint32_t wanted = 2u | 1u << mask | 1u << boxes;
+        ck_assert_int_eq(dlc_samples_read_fields(&samples, i, wanted, NULL, &read),
+                         DLC_OK);
+        const unsigned char *pixel = read.value[mask].data;
+        const float *row = read.value[boxes].data;
+        for (int k = 0; k < HIGH * WIDE; k++)
+            if (pixel[k])
+                grow(marked, (float)(k % WIDE), (float)(k / WIDE),
+                     (float)(k % WIDE + 1), (float)(k / WIDE + 1));
+        for (int k = 0; k < 3; k++, row += DLC_BOX_VALUES) {
+            ck_assert_float_eq(row[DLC_BOX_CLASS], (float)read.label);
+            grow(boxed, row[DLC_BOX_X0], row[DLC_BOX_Y0], row[DLC_BOX_X1],
+                 row[DLC_BOX_Y1]);
+        }
+        for (int k = 0; k < 4; k++)
+            ck_assert_float_eq_tol(marked[k], boxed[k], 1);
+    }
+    dlc_read_sample_free(&read);
+    source_close(&o);
+}
+END_TEST
+
+/* With several classes in a sample, the rest of the rows is not used. */
+START_TEST(boxes_of_several_classes) {
+    const char *const sets[] = {"shape=1,40,52", "classes=4", "samples=60",
+                                "labels=yes",    "boxes=yes", NULL};
+    opened o;
+    ck_assert_int_eq(source_open("synthetic", 5, sets, &o), DLC_OK);
+    for (int64_t i = 0; i < 60; i++) {
+        dlc_value value;
+        unsigned char shown[CLASSES];
+        int count = 0;
+        ck_assert_int_eq(source_read(&o, i, "labels", &value), DLC_OK);
+        memcpy(shown, value.data, sizeof shown);
+        ck_assert_int_eq(source_read(&o, i, "boxes", &value), DLC_OK);
+        ck_assert_uint_eq(value.bytes, 3 * CLASSES * DLC_BOX_VALUES * sizeof(float));
+        const float *row = value.data;
+        for (int c = 0; c < CLASSES; c++)
+            for (int k = 0; k < 3 && shown[c]; k++)
+                ck_assert_float_eq(row[count++ * DLC_BOX_VALUES], (float)c);
+        for (; count < 3 * CLASSES; count++)
+            ck_assert_float_eq(row[count * DLC_BOX_VALUES], -1);
+    }
+    source_close(&o);
+}
+END_TEST
+
 START_TEST(wrong_shapes) {
     const char *const two[] = {"shape=3,8", NULL};
     const char *const four[] = {"shape=3,8,9,1", NULL};
@@ -257,6 +329,8 @@ int main(void) {
     tcase_add_test(tcase, float_elements);
     tcase_add_test(tcase, blobs_can_be_learned);
     tcase_add_test(tcase, fields_of_blobs);
+    tcase_add_test(tcase, boxes_of_blobs);
+    tcase_add_test(tcase, boxes_of_several_classes);
     tcase_add_test(tcase, wrong_shapes);
     tcase_add_test(tcase, no_memory);
     suite_add_tcase(suite, tcase);

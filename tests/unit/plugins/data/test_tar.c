@@ -386,6 +386,82 @@ START_TEST(arrays_alone) {
 }
 END_TEST
 
+static const float some_boxes[] = {1, 0, 1, 2, 3, 0, 2, 2, 4.5F, 5};
+
+/* Each sample has its own number of boxes. */
+START_TEST(boxes) {
+    static const int32_t count[] = {1, 0, 2, 1};
+    static const char *const name[] = {"a.boxes.npy", "b.boxes.npy", "c.boxes.npy",
+                                       "d.boxes.npy"};
+    for (int i = 0; i < 4; i++) {
+        char shape[16];
+        (void)snprintf(shape, sizeof shape, "(%d, 5)", (int)count[i]);
+        add_array(name[i], "<f4", shape, some_boxes, (size_t)count[i] * 20);
+        add((const char *[]){"a.jpg", "b.jpg", "c.jpg", "d.jpg"}[i], '0', "image");
+    }
+    dlc_samples all;
+    dlc_read_sample read = {0};
+    opened o = open_with(finish(), "boxes=boxes");
+    ck_assert_int_eq(dlc_samples_describe(o.ops, o.source, &all), DLC_OK);
+    ck_assert_str_eq(o.info.fields[1].name, "boxes");
+    ck_assert_int_eq(o.info.fields[1].role, DLC_ROLE_BOXES);
+    ck_assert_uint_eq(o.info.fields[1].flags, DLC_FIELD_BOUNDED);
+    ck_assert(dlc_shape_equal(&o.info.fields[1].shape, &(dlc_shape){2, {2, 5}}));
+    for (int i = 0; i < 4; i++) {
+        dlc_status status = dlc_samples_read_fields(&all, i, 3, NULL, &read);
+        ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
+        ck_assert(
+            dlc_shape_equal(&read.value[1].shape, &(dlc_shape){2, {count[i], 5}}));
+        ck_assert_uint_eq(read.value[1].bytes, (size_t)count[i] * 20);
+        ck_assert_mem_eq(read.value[1].data, some_boxes, (size_t)count[i] * 20);
+    }
+    dlc_read_sample_free(&read);
+    source_close(&o);
+}
+END_TEST
+
+/* No sample has one; they still have a shape. */
+START_TEST(no_boxes) {
+    add_array("a.b.npy", "<f8", "(0, 5)", "", 0);
+    add("a.jpg", '0', "image");
+    opened o = open_with(finish(), "boxes=b");
+    ck_assert(dlc_shape_equal(&o.info.fields[1].shape, &(dlc_shape){2, {1, 5}}));
+    source_close(&o);
+}
+END_TEST
+
+static void refused_boxes(const char *type, const char *shape, size_t count,
+                          const char *detail) {
+    used = 0;
+    add_array("a.b.npy", "<f4", "(1, 5)", some_boxes, 20);
+    add("a.jpg", '0', "image");
+    add_array("b.b.npy", type, shape, some_boxes, count);
+    add("b.jpg", '0', "image");
+    opened o;
+    dlc_samples all;
+    dlc_read_sample read = {0};
+    dlc_status status = source_open("tar", 0,
+                                    (const char *[]){finish(), "boxes=b", NULL}, &o);
+    if (status == DLC_OK) {
+        ck_assert_int_eq(dlc_samples_describe(o.ops, o.source, &all), DLC_OK);
+        status = dlc_samples_read_fields(&all, 1, 2, NULL, &read);
+        dlc_read_sample_free(&read);
+        source_close(&o);
+    }
+    ck_assert_int_eq(status, DLC_ERR_DATA);
+    ck_contains(dlc_detail(), "a.tar: b");
+    ck_contains(dlc_detail(), detail);
+}
+
+START_TEST(boxes_that_do_not_fit) {
+    refused_boxes("<f4", "(5,)", 20, "of sample 1: boxes are rows of five numbers");
+    refused_boxes("<f4", "(0,)", 0, "of sample 1: boxes are rows of five numbers");
+    refused_boxes("<f4", "(1, 4)", 16, "of sample 1 has another shape or type");
+    refused_boxes("<f8", "(1, 5)", 40, "of sample 1 has another shape or type");
+    refused_boxes("<f4", "(1, 5)", 16, "its header asks for 20 bytes, but it has 16");
+}
+END_TEST
+
 static void refused_arrays(const char *detail) {
     source_refused("tar", (const char *[]){finish(), "vector=place", NULL},
                    DLC_ERR_DATA, detail);
@@ -449,6 +525,9 @@ int main(void) {
     tcase_add_test(tcase, arrays);
     tcase_add_test(tcase, arrays_alone);
     tcase_add_test(tcase, arrays_that_do_not_fit);
+    tcase_add_test(tcase, boxes);
+    tcase_add_test(tcase, no_boxes);
+    tcase_add_test(tcase, boxes_that_do_not_fit);
     tcase_add_test(tcase, without_memory);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
