@@ -40,6 +40,7 @@ typedef struct data_sample {
     dlc_status status;     /* DLC_ERR_DATA: it is bad, dlc_detail() says why */
     dlc_image image; /* whole, or the numbers, each a channel of one pixel; of a bad
                         sample, or of a scan of labels, empty */
+    dlc_value boxes; /* of the field that data_boxes finds, and sound; else empty */
 } data_sample;
 
 typedef struct data_scan {
@@ -56,6 +57,8 @@ typedef struct data_scan {
 void data_draw_bar(int64_t done, int64_t all, int64_t before, uint64_t begin);
 /* The field with the class of a sample, or with several; -1: there is none. */
 int32_t data_scan_classes(const data_command *command);
+/* The field of boxes around objects in the images; -1: there is none. */
+int32_t data_boxes(const dlc_samples *samples);
 /* The threads that a scan will have. */
 int32_t data_scan_threads(void);
 /* Any status but DLC_ERR_DATA of a sample ends the scan. */

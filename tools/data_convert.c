@@ -325,7 +325,8 @@ static dlc_status run(conversion *c) {
 static const char *const option_of[] = {
     [DLC_ROLE_IMAGE] = "image",    [DLC_ROLE_CLASS] = "label",
     [DLC_ROLE_CLASSES] = "labels", [DLC_ROLE_VECTOR] = "vector",
-    [DLC_ROLE_MASK] = "mask",      [DLC_ROLE_TOKENS] = "tokens"};
+    [DLC_ROLE_MASK] = "mask",      [DLC_ROLE_TOKENS] = "tokens",
+    [DLC_ROLE_BOXES] = "boxes"};
 
 /* The names of the arrays with a role, joined by commas; returns how many there are. */
 static int add_arrays(const dlc_samples *samples, uint32_t role, dlc_text *text) {
@@ -354,10 +355,10 @@ static dlc_status check_fields(const dlc_samples *samples, int resizes) {
         if (alike > 1 && field->role != DLC_ROLE_VECTOR)
             return dlc_fail(DLC_ERR_DATA, "field %s: shards hold one field `%s`",
                             field->name, option_of[field->role]);
-        if (resizes && field->role == DLC_ROLE_MASK)
+        if (resizes && (field->role == DLC_ROLE_MASK || field->role == DLC_ROLE_BOXES))
             return dlc_fail(DLC_ERR_CONFIG,
-                            "--resize shrinks images alone, and not the mask %s",
-                            field->name);
+                            "--resize shrinks images alone, and not the %s %s",
+                            option_of[field->role], field->name);
     }
     if (samples->info.field_count < 2)
         return dlc_fail(DLC_ERR_DATA,

@@ -163,14 +163,15 @@ static dlc_status convert_planes(const data_command *command,
 
 /* ---- Fields -------------------------------------------------------------------- */
 
-/* A picture of a bounded size has its own; what else is bounded would lose it. */
+/* A picture of a bounded size has its own, and so has an array of boxes; what else is
+ * bounded would lose it. */
 convert_form convert_form_of(const dlc_samples *samples, int32_t field) {
     const dlc_field *of = dlc_samples_field(samples, field);
     int64_t channels = of->shape.dims[0];
     if (field == samples->image && of->role == DLC_ROLE_IMAGE && of->dtype == DLC_U8 &&
         (channels == 1 || channels == 3))
         return CONVERT_PICTURE;
-    if (of->flags ||
+    if ((of->flags && of->role != DLC_ROLE_BOXES) ||
         strlen(of->name) + sizeof ".npy" > sizeof((convert_file *)0)->ending)
         return CONVERT_NOT;
     return field == samples->label ? CONVERT_CLASS : CONVERT_ARRAY;
@@ -186,7 +187,8 @@ static dlc_status convert_class(int32_t label, convert_file *file) {
 static dlc_status convert_array(const dlc_field *field, const dlc_value *value,
                                 convert_file *file) {
     dlc_text head = {0};
-    dlc_npy_header(&head, (dlc_dtype)field->dtype, &field->shape);
+    dlc_npy_header(&head, (dlc_dtype)field->dtype,
+                   field->flags & DLC_FIELD_BOUNDED ? &value->shape : &field->shape);
     (void)snprintf(file->ending, sizeof file->ending, "%s.npy", field->name);
     dlc_status status = dlc_text_status(&head);
     if (status == DLC_OK)

@@ -1,5 +1,5 @@
 /* dlcore data preview: draws the first samples of training, or of a test, as the net is
- * shown them after all transforms, with their labels. */
+ * shown them after all transforms, with their labels and the boxes around objects. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static const struct argp argp = {
     .args_doc = "NET.INI",
     .doc =
         "Draws the first samples of training, in the order of the first epoch, as the net "
-        "is shown them after all transforms, each with its label.",
+        "is shown them after all transforms, each with its label and boxes.",
     .children = dlc_tool_children};
 
 /* ---- Samples ----------------------------------------------------------------- */
@@ -70,14 +70,29 @@ typedef struct sheet {
     const dlc_feed *feed;
     dlc_batch batch;
     dlc_shape shape;   /* of a sample */
+    int32_t boxes;     /* which field of the batch; -1: there are none */
     float least, most; /* of floats that are no images: these become black and white */
 } sheet;
 
+/* The field of a batch with boxes: what a net compares with, or one more. */
+static int32_t choose_boxes(const dlc_samples *samples, dlc_batch_fields *fields) {
+    int32_t boxes = data_boxes(samples);
+    if (boxes < 0)
+        return -1;
+    if (boxes == samples->target)
+        return DLC_FIELD_LABEL;
+    *fields = (dlc_batch_fields){.count = 3,
+                                 .source = {samples->image, samples->target, boxes},
+                                 .labels = 1u << DLC_FIELD_LABEL};
+    return 2;
+}
+
 static dlc_status open_feed(const preview_command *command, int64_t count,
-                            dlc_feed **feed) {
+                            int32_t *boxes, dlc_feed **feed) {
     const data_command *data = &command->data;
     dlc_feed_args args;
     dlc_data_source_feed(data->data, &args);
+    *boxes = choose_boxes(&data->data->samples, &args.fields);
     args.seed = data->setup->seed;
     args.keep_bytes = 1;
     args.count = (int32_t)count;
@@ -146,6 +161,51 @@ static void draw_sample(const sheet *s, int64_t sample, int64_t zoom, int64_t le
         }
 }
 
+/* Bright and unlike each other for the first classes: hues a golden section apart. */
+static void color_of(float label, uint8_t color[3]) {
+    double hue = fmod((double)label * 0.6180339887, 1) * 6;
+    for (int c = 0; c < 3; c++) {
+        double away = fabs(fmod(hue - 2 * c + 9, 6) - 3); /* from the channel's hue */
+        color[c] = (uint8_t)(255 * fmin(1, fmax(0, 2 - away)));
+    }
+}
+
+/* A span of pixels as pixels of the canvas, first and last. */
+static void find_span(float begin, float end, int64_t zoom, int64_t side,
+                      int64_t span[2]) {
+    double most = (double)(side * zoom - 1);
+    span[0] = (int64_t)fmin(most, floor((double)begin * (double)zoom));
+    span[1] = (int64_t)fmin(
+        most, fmax((double)span[0], ceil((double)end * (double)zoom) - 1));
+}
+
+/* Draws the outline of a box, a pixel wide. */
+static void draw_box(const sheet *s, const float *row, int64_t zoom, int64_t left,
+                     int64_t top, const dlc_canvas *canvas) {
+    uint8_t color[3];
+    int64_t x[2], y[2];
+    color_of(row[DLC_BOX_CLASS], color);
+    find_span(row[DLC_BOX_X0], row[DLC_BOX_X1], zoom, s->shape.dims[2], x);
+    find_span(row[DLC_BOX_Y0], row[DLC_BOX_Y1], zoom, s->shape.dims[1], y);
+    for (int side = 0; side < 2; side++) {
+        for (int64_t i = x[0]; i <= x[1]; i++)
+            memcpy(dlc_canvas_at(canvas, left + i, top + y[side]), color, 3);
+        for (int64_t i = y[0]; i <= y[1]; i++)
+            memcpy(dlc_canvas_at(canvas, left + x[side], top + i), color, 3);
+    }
+}
+
+static void draw_boxes(const sheet *s, int64_t sample, int64_t zoom, int64_t left,
+                       int64_t top, const dlc_canvas *canvas) {
+    if (s->boxes < 0)
+        return;
+    int64_t rows = dlc_feed_field(s->feed, s->boxes)->shape.dims[0];
+    const float *row = (const float *)s->batch.field[s->boxes] +
+                       sample * rows * DLC_BOX_VALUES;
+    for (int64_t i = 0; i < rows && row[DLC_BOX_CLASS] >= 0; i++, row += DLC_BOX_VALUES)
+        draw_box(s, row, zoom, left, top, canvas);
+}
+
 static dlc_status draw(const sheet *s, const char *path) {
     int64_t height = s->shape.dims[1], width = s->shape.dims[2],
             count = s->batch.samples;
@@ -161,6 +221,7 @@ static dlc_status draw(const sheet *s, const char *path) {
         char text[128];
         int64_t x = GAP + i % columns * cell_width, y = GAP + i / columns * cell_height;
         draw_sample(s, i, zoom, x, y, &canvas);
+        draw_boxes(s, i, zoom, x, y, &canvas);
         label_text(s, i, text);
         dlc_canvas_text(&canvas, x, y + height * zoom + 1, width * zoom, text);
     }
@@ -177,8 +238,12 @@ static dlc_status preview(const preview_command *command) {
         return dlc_fail(DLC_ERR_DATA,
                         "the samples have no images, so they cannot be drawn");
     dlc_feed *feed = NULL;
-    DLC_TRY(open_feed(command, count, &feed));
-    sheet s = {.command = &command->data, .feed = feed, .shape = dlc_feed_shape(feed)};
+    int32_t boxes;
+    DLC_TRY(open_feed(command, count, &boxes, &feed));
+    sheet s = {.command = &command->data,
+               .feed = feed,
+               .shape = dlc_feed_shape(feed),
+               .boxes = boxes};
     dlc_status status = dlc_feed_next(feed, &s.batch);
     if (status == DLC_OK && dlc_feed_dtype(feed) != DLC_U8)
         find_range(&s);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "data/boxes.h"
 #include "data/thread_pool.h"
 #include "data_commands.h"
 #include "machine.h"
@@ -94,10 +95,15 @@ static dlc_status decode(const data_command *command, reader *by, dlc_image *ima
 
 int32_t data_scan_classes(const data_command *command) {
     const dlc_samples *samples = &command->data->samples;
-    for (int32_t f = 0; samples->label < 0 && f < samples->info.field_count; f++)
-        if (dlc_samples_field(samples, f)->role == DLC_ROLE_CLASSES)
-            return f;
-    return samples->label;
+    return samples->label >= 0 ? samples->label
+                               : dlc_samples_find_role(samples, DLC_ROLE_CLASSES);
+}
+
+int32_t data_boxes(const dlc_samples *samples) {
+    const dlc_field *image = dlc_samples_field(samples, samples->image);
+    return image->role == DLC_ROLE_IMAGE
+               ? dlc_samples_find_role(samples, DLC_ROLE_BOXES)
+               : -1;
 }
 
 /* Numbers become an image of one pixel, each of them a channel of it. */
@@ -111,19 +117,32 @@ static dlc_image view(const dlc_samples *samples, const dlc_value *value) {
                             field->role == DLC_ROLE_IMAGE ? own : &shape);
 }
 
+static uint32_t bit_of(int32_t field) {
+    return field < 0 ? 0 : 1u << field;
+}
+
 static uint32_t wanted_fields(const data_scan *scan) {
     const dlc_samples *samples = &scan->command->data->samples;
-    int32_t classes = data_scan_classes(scan->command);
+    uint32_t classes = bit_of(data_scan_classes(scan->command));
     if (scan->all_fields)
         return (1u << samples->info.field_count) - 1;
-    return (classes < 0 ? 0 : 1u << classes) |
-           (scan->labels_only ? 0 : 1u << samples->image);
+    return scan->labels_only
+               ? classes
+               : classes | bit_of(samples->image) | bit_of(data_boxes(samples));
+}
+
+static dlc_status open_image(const data_scan *scan, reader *by, dlc_image *image) {
+    const dlc_samples *samples = &scan->command->data->samples;
+    if (dlc_samples_are_encoded(samples))
+        return decode(scan->command, by, image);
+    *image = view(samples, &by->read.value[samples->image]);
+    return DLC_OK;
 }
 
 static dlc_status read_image(scanning *s, reader *by, data_sample *sample) {
     const data_scan *scan = s->scan;
     const dlc_samples *samples = &scan->command->data->samples;
-    int32_t classes = data_scan_classes(scan->command);
+    int32_t classes = data_scan_classes(scan->command), boxes = data_boxes(samples);
     if (!s->is_concurrent)
         pthread_mutex_lock(&s->lock);
     dlc_status status = dlc_samples_read_fields(samples, sample->index,
@@ -136,10 +155,12 @@ static dlc_status read_image(scanning *s, reader *by, data_sample *sample) {
         sample->labels = by->read.value[classes].data;
     if (scan->labels_only)
         return DLC_OK;
-    if (dlc_samples_are_encoded(samples))
-        return decode(scan->command, by, &sample->image);
-    sample->image = view(samples, &by->read.value[samples->image]);
-    return DLC_OK;
+    DLC_TRY(open_image(scan, by, &sample->image));
+    if (boxes < 0)
+        return DLC_OK;
+    sample->boxes = by->read.value[boxes];
+    return dlc_boxes_check(dlc_samples_field(samples, boxes), &sample->boxes,
+                           sample->image.height, sample->image.width);
 }
 
 static void visit(void *context, int32_t i, int32_t thread) {

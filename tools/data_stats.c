@@ -1,5 +1,5 @@
-/* dlcore data stats: counts, classes, sizes, and mean and deviation of the values, as
- * `normalize` takes them. */
+/* dlcore data stats: counts, classes, boxes, sizes, and mean and deviation of the
+ * values, as `normalize` takes them. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@ static const struct argp argp = {
     .parser = data_command_parse,
     .args_doc = "NET.INI",
     .doc =
-        "Reads every sample of [data], and shows how many there are of each class, how large "
-        "the images are, and mean and standard deviation of each channel, before any "
+        "Reads every sample of [data], and shows how many there are of each class, and boxes "
+        "of each class, how large the images are, and mean and standard deviation of each channel, before any "
         "transforms, as `normalize` takes them.",
     .children = dlc_tool_children};
 
@@ -27,15 +27,17 @@ typedef struct totals {
     double pixels, *sum, *squares; /* own; of each channel */
     dlc_rect least, most;          /* sizes by area; x and y are unused */
     double height, width;          /* sums */
-    int64_t *classes;              /* own; samples of each */
+    int64_t *classes; /* own; samples of each, and after them boxes of each */
+    int64_t boxes;
 } totals;
 
 typedef struct counting {
     const data_command *command;
-    int is_image;     /* or numbers; then `channels` is how many */
-    int64_t channels; /* length of totals.sum; 0: of tokens, which have no mean */
-    int32_t classes;  /* length of totals.classes */
-    const char *const *names; /* of them; or NULL */
+    int is_image;           /* or numbers; then `channels` is how many */
+    int64_t channels;       /* length of totals.sum; 0: of tokens, which have no mean */
+    const dlc_field *boxes; /* NULL: there are none */
+    int32_t classes, box_classes;
+    const char *const *names; /* of the samples' classes; or NULL */
     totals *of;               /* own; one per thread */
     int32_t threads;
 } counting;
@@ -91,6 +93,17 @@ static void count_label(const counting *c, totals *t, const data_sample *sample)
     t->unlabelled += !labelled;
 }
 
+static void count_boxes(const counting *c, totals *t, const dlc_value *boxes) {
+    const float *row = boxes->data;
+    for (int64_t i = 0; row && i < boxes->shape.dims[0]; i++, row += DLC_BOX_VALUES) {
+        if (row[DLC_BOX_CLASS] < 0)
+            continue;
+        t->boxes++;
+        if (c->box_classes)
+            t->classes[c->classes + (int32_t)row[DLC_BOX_CLASS]]++;
+    }
+}
+
 static void count(void *context, int32_t thread, const data_sample *sample) {
     const counting *c = context;
     totals *t = &c->of[thread];
@@ -98,6 +111,7 @@ static void count(void *context, int32_t thread, const data_sample *sample) {
     if (sample->status == DLC_OK) {
         count_size(t, image);
         count_label(c, t, sample);
+        count_boxes(c, t, &sample->boxes);
     } else {
         t->bad++;
     }
@@ -120,6 +134,7 @@ static void add(const counting *c, totals *all, const totals *more) {
     all->samples += more->samples;
     all->bad += more->bad;
     all->unlabelled += more->unlabelled;
+    all->boxes += more->boxes;
     all->pixels += more->pixels;
     all->height += more->height;
     all->width += more->width;
@@ -127,12 +142,13 @@ static void add(const counting *c, totals *all, const totals *more) {
         all->sum[i] += more->sum[i];
         all->squares[i] += more->squares[i];
     }
-    for (int32_t i = 0; i < c->classes; i++)
+    for (int32_t i = 0; i < c->classes + c->box_classes; i++)
         all->classes[i] += more->classes[i];
 }
 
 static dlc_status open_totals(const counting *c, totals *t) {
-    t->classes = dlc_alloc((size_t)c->classes, sizeof *t->classes);
+    t->classes = dlc_alloc((size_t)c->classes + (size_t)c->box_classes,
+                           sizeof *t->classes);
     t->sum = dlc_alloc((size_t)c->channels, sizeof *t->sum);
     t->squares = dlc_alloc((size_t)c->channels, sizeof *t->squares);
     return t->classes && t->sum && t->squares ? DLC_OK : DLC_ERR_NOMEM;
@@ -151,11 +167,15 @@ static dlc_status open_counting(const data_command *command, counting *c) {
                     .threads = data_scan_threads(),
                     .is_image = image->role == DLC_ROLE_IMAGE,
                     .channels = count_channels(image)};
-    int32_t field = data_scan_classes(command);
+    int32_t field = data_scan_classes(command), boxes = data_boxes(samples);
     if (field >= 0) {
         const dlc_field *classes = dlc_samples_field(samples, field);
         c->classes = classes->classes;
         c->names = classes->class_names;
+    }
+    if (boxes >= 0) {
+        c->boxes = dlc_samples_field(samples, boxes);
+        c->box_classes = c->boxes->classes;
     }
     c->of = dlc_alloc((size_t)c->threads, sizeof *c->of);
     for (int32_t i = 0; c->of && i < c->threads; i++)
@@ -190,9 +210,9 @@ static void add_numbers(const counting *c, double (*value)(const totals *, int64
         dlc_text_add(text, "%s%.4g", i ? ", " : "", value(c->of, i));
 }
 
-static const char *class_name(const counting *c, int32_t i, char number[16]) {
+static const char *class_name(const char *const *names, int32_t i, char number[16]) {
     (void)snprintf(number, 16, "%d", (int)i);
-    return c->names ? c->names[i] : number;
+    return names ? names[i] : number;
 }
 
 static void add_images(const counting *c, dlc_text *text) {
@@ -228,9 +248,18 @@ static void add_vectors(const counting *c, dlc_text *text) {
     dlc_text_add(text, "\n");
 }
 
+static void add_counts(const char *const *names, int32_t count, const int64_t *of,
+                       dlc_text *text) {
+    char number[16];
+    for (int32_t i = 0; i < count; i++) {
+        dlc_text_add(text, "  ");
+        dlc_text_add_cell(text, -24, INT_MAX, class_name(names, i, number));
+        dlc_text_add(text, "  %lld\n", (long long)of[i]);
+    }
+}
+
 static dlc_status print_text(const counting *c) {
     const totals *t = c->of;
-    char number[16];
     dlc_text text = {0};
     dlc_text_add(&text, "samples     %lld\n", (long long)t->samples);
     if (t->bad)
@@ -243,10 +272,11 @@ static dlc_status print_text(const counting *c) {
     if (t->unlabelled)
         dlc_text_add(&text, "no class    %lld\n", (long long)t->unlabelled);
     dlc_text_add(&text, "classes     %d\n", (int)c->classes);
-    for (int32_t i = 0; i < c->classes; i++) {
-        dlc_text_add(&text, "  ");
-        dlc_text_add_cell(&text, -24, INT_MAX, class_name(c, i, number));
-        dlc_text_add(&text, "  %lld\n", (long long)t->classes[i]);
+    add_counts(c->names, c->classes, t->classes, &text);
+    if (c->boxes) {
+        dlc_text_add(&text, "boxes       %lld\n", (long long)t->boxes);
+        add_counts(c->boxes->class_names, c->box_classes, t->classes + c->classes,
+                   &text);
     }
     return dlc_tool_print_text(&text);
 }
@@ -266,9 +296,21 @@ static void json_numbers(dlc_json *json, const char *name, const counting *c,
     dlc_json_end_array(json);
 }
 
+static void json_counts(dlc_json *json, const char *key, const char *what,
+                        const char *const *names, int32_t count, const int64_t *of) {
+    char number[16];
+    dlc_json_array(json, key);
+    for (int32_t i = 0; i < count; i++) {
+        dlc_json_object(json, NULL);
+        dlc_json_string(json, "name", class_name(names, i, number));
+        dlc_json_int(json, what, of[i]);
+        dlc_json_end_object(json);
+    }
+    dlc_json_end_array(json);
+}
+
 static dlc_status print_json(const counting *c) {
     const totals *t = c->of;
-    char number[16];
     dlc_json json = {0};
     dlc_json_object(&json, NULL);
     dlc_json_int(&json, "samples", t->samples);
@@ -281,14 +323,12 @@ static dlc_status print_json(const counting *c) {
     }
     json_numbers(&json, "mean", c, mean_of);
     json_numbers(&json, "std", c, deviation_of);
-    dlc_json_array(&json, "classes");
-    for (int32_t i = 0; i < c->classes; i++) {
-        dlc_json_object(&json, NULL);
-        dlc_json_string(&json, "name", class_name(c, i, number));
-        dlc_json_int(&json, "samples", t->classes[i]);
-        dlc_json_end_object(&json);
+    json_counts(&json, "classes", "samples", c->names, c->classes, t->classes);
+    if (c->boxes) {
+        dlc_json_int(&json, "boxes", t->boxes);
+        json_counts(&json, "box_classes", "boxes", c->boxes->class_names,
+                    c->box_classes, t->classes + c->classes);
     }
-    dlc_json_end_array(&json);
     dlc_json_end_object(&json);
     return dlc_tool_print_json(&json);
 }
