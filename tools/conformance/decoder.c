@@ -5,12 +5,11 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "fence.h"
 #include "suite.h"
 
 enum { GUARD = 64, SIDE_MOST = 4096, THREADS = 4 };
@@ -164,23 +163,6 @@ static void grey_is_colour(suite_run *run) {
             suite_fail(run, "pixel %zu is %d in grey, but %d, %d, %d in colour", i,
                        one[i], pixel[0], pixel[1], pixel[2]);
     }
-}
-
-/* A copy of some bytes that ends where the memory of the process does. */
-typedef struct fenced {
-    unsigned char *map;
-    size_t map_bytes;
-    unsigned char *end;
-} fenced;
-
-static fenced fence(suite_run *run, size_t most) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t room = (most + page - 1) / page * page;
-    void *map = mmap(NULL, room + page, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED || mprotect((char *)map + room, page, PROT_NONE) != 0)
-        suite_skip(run, "out of memory");
-    return (fenced){map, room + page, (unsigned char *)map + room};
 }
 
 /* Gives the decoder a file as the core would. */

@@ -48,6 +48,10 @@ int64_t suite_host_allocations(void) {
     return (int64_t)atomic_load(&allocations);
 }
 
+void suite_host_free(void *memory) {
+    counted_free(memory);
+}
+
 void suite_host_fail_allocation(int64_t n) {
     atomic_store(&has_failed, 0);
     atomic_store(&until_failure, n);

@@ -13,6 +13,9 @@ dlc_status suite_load(suite_run *run);
 /* Number of allocations that have not been freed yet. */
 int64_t suite_host_allocations(void);
 
+/* Frees what the plugin has allocated for its caller; NULL allowed. */
+void suite_host_free(void *memory);
+
 /* Makes the n-th allocation from now on fail, and no other; 0: none. */
 void suite_host_fail_allocation(int64_t n);
 

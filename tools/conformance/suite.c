@@ -40,6 +40,7 @@ static const suite_check *const tables[] = {
     suite_consistency_checks,
     suite_data_checks,
     suite_decoder_checks,
+    suite_encoder_checks,
 };
 
 /* Check number i of all tables; NULL after the last one. */

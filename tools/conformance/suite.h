@@ -48,7 +48,8 @@ extern const suite_check suite_file_checks[], suite_settings_checks[],
     suite_device_checks[], suite_device_update_checks[], suite_transport_checks[],
     suite_transport_fault_checks[], suite_transport_endpoint_checks[],
     suite_layer_checks[], suite_layer_memory_checks[], suite_solver_checks[],
-    suite_consistency_checks[], suite_data_checks[], suite_decoder_checks[];
+    suite_consistency_checks[], suite_data_checks[], suite_decoder_checks[],
+    suite_encoder_checks[];
 
 /* End the check: it failed, or it cannot be done here. The sentence says why. */
 __attribute__((noreturn, format(printf, 2, 3))) void

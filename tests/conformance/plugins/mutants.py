@@ -148,7 +148,8 @@ mutant("feature.calls", "decoder", ("static const dlc_feature features[]", 'stat
 mutant("decoder.example", "decoder", ("info->shrink_max = 1", "info->shrink_max = 3"))
 mutant("decoder.matches", "decoder", ("    return count >= 3 && bytes[0] == 'P'", "    return count >= 3 || bytes[0] == 'P'"))
 mutant("decoder.whole", "decoder", ("x < args->x + args->width; x++)", "x < args->x + args->width - 1; x++)"))
-mutant("decoder.whole", "decoder", ("    return DLC_OK;\n}\n\n/* 16 x 16", "    *pixels = 1;\n    return DLC_OK;\n}\n\n/* 16 x 16"))
+DECODED = "    return DLC_OK;\n}\n\nstatic dlc_status pnm_encode"
+mutant("decoder.whole", "decoder", (DECODED, "    *pixels = 1;\n" + DECODED))
 mutant("decoder.regions", "decoder", ("* read.width + x;", "* read.width + x - args->x;"))
 mutant("decoder.grey", "decoder", ("        to[c] = from[have == 1 ? 0 : c];", "        to[c] = (unsigned char)"
                                    "(from[have == 1 ? 0 : c] + 2 * want);"))
@@ -161,6 +162,48 @@ mutant("decoder.threads", "decoder", ("    picture read;\n    dlc_status status 
                                       '    if (before)\n        return host->fail(DLC_ERR_IO, "busy");\n'
                                       "    picture read;\n    dlc_status status = read_header(args->bytes"),
        ("#include <dlcore/decoder.h>", "#include <dlcore/decoder.h>\n#include <time.h>"))
+
+# ---- Encoders ----------------------------------------------------------------------
+COPIES = "    memcpy(made + begin, args->pixels, pixels);\n"
+ALLOCATES = "    unsigned char *made = host->alloc((size_t)begin + pixels);\n"
+CHECKS = ALLOCATES + "    if (!made)\n        return DLC_ERR_NOMEM;\n"
+LOSSY = ("     .caps = DLC_DECODER_LOSSLESS,\n", "")
+
+
+def rounded(bits):
+    return COPIES, COPIES + f"    for (size_t i = 0; i < pixels; i++)\n        made[(size_t)begin + i] &= {0xff & -1 << bits};\n"
+
+
+mutant("encoder.pixels", "decoder", ("(int)args->width,\n                         (int)args->height);",
+                                     "(int)args->height,\n                         (int)args->width);"))
+mutant("encoder.pixels", "decoder", (COPIES, COPIES.replace("pixels);", "pixels - 1);")))
+mutant("encoder.pixels", "decoder", (COPIES, COPIES + "    made[begin] ^= 1;\n"))
+mutant("encoder.pixels", "decoder", (COPIES, COPIES + "    ((unsigned char *)args->pixels)[0] = 0;\n"))
+mutant("encoder.pixels", "decoder", (COPIES, COPIES + "    (void)*(const volatile char *)(args->pixels + pixels);\n"))
+mutant("encoder.pixels", "decoder", ("    *count = (size_t)begin + pixels;\n", "    *count = (size_t)begin + pixels + 4096;\n"))
+mutant("encoder.pixels", "decoder", ("P%d %d %d 255\\n", "P%d%d %d 255\\n"))
+mutant("encoder.pixels", "decoder", ("args->channels == 1 ? 5 : 6, (int)", "args->channels == 1 ? 5 : 4, (int)"))
+mutant("encoder.pixels", "decoder", LOSSY, rounded(4))
+mutant("encoder.pixels", "decoder", ("    .encode = pnm_encode,\n", ""))
+mutant("encoder.repeats", "decoder", (COPIES, COPIES + "    static unsigned char calls;\n    made[begin] ^= ++calls;\n"))
+mutant("encoder.repeats", "decoder", (COPIES, COPIES + "    *(volatile char *)host->alloc(1) = 1;\n"))
+mutant("encoder.repeats", "decoder", (ALLOCATES, ALLOCATES.replace("host->alloc", "malloc")),
+       ("#include <stdio.h>", "#include <stdio.h>\n#include <stdlib.h>"))
+mutant("encoder.quality", "decoder", (CHECKS, "    if (args->quality < 1 || args->quality > 100)\n"
+                                      '        return host->fail(DLC_ERR_CONFIG, "no such quality");\n' + CHECKS))
+mutant("encoder.quality", "decoder", (COPIES, COPIES + "    made[begin] ^= args->quality < 50;\n"))
+mutant("encoder.quality", "decoder", LOSSY, ("    *count = (size_t)begin + pixels;\n",
+                                             "    *count = (size_t)begin + pixels - (args->quality > 50);\n"))
+mutant("encoder.no_memory", "decoder", (CHECKS, ALLOCATES))
+mutant("encoder.no_memory", "decoder", (CHECKS, CHECKS + "    void *more = host->alloc(8);\n    if (!more)\n"
+                                        "        return DLC_ERR_NOMEM;\n    host->free(more);\n"))
+mutant("encoder.no_memory", "decoder", (CHECKS, CHECKS.replace("DLC_ERR_NOMEM", "DLC_ERR_DATA")))
+mutant("encoder.no_memory", "decoder", (CHECKS, ALLOCATES + "    if (!made) {\n        *count = 1;\n"
+                                        "        return DLC_ERR_NOMEM;\n    }\n"))
+mutant("encoder.threads", "decoder", (ALLOCATES, "    static _Atomic int busy;\n    struct timespec pause = {0, 1000};\n"
+                                      "    int before = busy++;\n    nanosleep(&pause, NULL);\n    busy--;\n"
+                                      '    if (before)\n        return host->fail(DLC_ERR_IO, "busy");\n' + ALLOCATES),
+       ("#include <stdio.h>", "#include <stdio.h>\n#include <time.h>"))
 
 # ---- Data --------------------------------------------------------------------------
 READ = "    unsigned char *pixels = data;\n"
@@ -500,7 +543,8 @@ def main():
                   if not wanted or any(what[0].startswith(word) for word in wanted)]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             jobs = [] if wanted else [pool.submit(try_whole, folder, kind, templates[kind]) for kind in KINDS]
-            jobs += [] if wanted else [pool.submit(try_sound, folder, "layer", templates["layer"], WEIGHT)]
+            jobs += [] if wanted else [pool.submit(try_sound, folder, "layer", templates["layer"], WEIGHT),
+                                       pool.submit(try_sound, folder, "decoder", templates["decoder"], (LOSSY, rounded(2)))]
             jobs += [pool.submit(try_mutant, folder, number, templates[what[1]], what) for number, what in chosen]
             failures = [line for job in jobs for line in job.result()]
             failures += [] if wanted else try_settings(folder)

@@ -6,6 +6,9 @@
  * believed before it has been compared with what is there. */
 #include <dlcore/decoder.h>
 
+#include <stdio.h>
+#include <string.h>
+
 static const dlc_host *host;
 
 static dlc_status pnm_load(const dlc_host *services) {
@@ -117,6 +120,23 @@ static dlc_status pnm_decode(const dlc_decode_args *args, unsigned char *pixels)
     return DLC_OK;
 }
 
+static dlc_status pnm_encode(const dlc_encode_args *args, unsigned char **bytes,
+                             uint64_t *count) {
+    char header[32];
+    int begin = snprintf(header, sizeof header, "P%d %d %d 255\n",
+                         args->channels == 1 ? 5 : 6, (int)args->width,
+                         (int)args->height);
+    size_t pixels = (size_t)args->width * (size_t)args->height * (size_t)args->channels;
+    unsigned char *made = host->alloc((size_t)begin + pixels);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    memcpy(made, header, (size_t)begin);
+    memcpy(made + begin, args->pixels, pixels);
+    *bytes = made;
+    *count = (size_t)begin + pixels;
+    return DLC_OK;
+}
+
 /* 16 x 16 pixels, all of them values of text. */
 #define ROW "abcdefghijklmnop"
 #define ROWS ROW ROW ROW ROW
@@ -127,6 +147,7 @@ static const dlc_decoder_ops ops = {
     .matches = pnm_matches,
     .inspect = pnm_inspect,
     .decode = pnm_decode,
+    .encode = pnm_encode,
     .example = example,
     .example_bytes = sizeof example - 1,
 };
@@ -136,6 +157,7 @@ static const dlc_feature features[] = {
      .kind = DLC_KIND_DECODER,
      .name = "@NAME@",
      .help = "PGM and PPM images",
+     .caps = DLC_DECODER_LOSSLESS,
      .ops = &ops},
     DLC_FEATURES_END,
 };

@@ -67,7 +67,12 @@ typedef struct dlc_encode_args {
     uint32_t size;
     int32_t width, height;
     int32_t channels; /* 1 or 3 */
-    int32_t quality;  /* 1 .. 100, as libjpeg counts; lossless formats ignore it */
+
+    /* 1 .. 100, as libjpeg counts; a number beyond counts as the nearest of these. At
+     * 100 no value of a smooth picture, in which neighbors differ by no more than 3, is
+     * off by more than 6. Lossless formats ignore it. */
+    int32_t quality;
+
     const unsigned char *pixels; /* as those of decode */
 } dlc_encode_args;
 
@@ -98,8 +103,10 @@ typedef struct dlc_decoder_ops {
     const unsigned char *example;
     uint64_t example_bytes;
 
-    /* Optional. Makes a file of a picture, in memory of dlc_host.alloc that the caller
-     * frees. The same pixels give the same bytes. DLC_ERR_NOMEM. */
+    /* Optional. Makes a file of a picture of any size and channels, in memory of
+     * dlc_host.alloc that the caller frees; a failure sets neither. `matches` knows the
+     * file, and it decodes to a picture of this size. The same pixels give the same
+     * bytes. DLC_ERR_NOMEM. */
     dlc_status (*encode)(const dlc_encode_args *args, unsigned char **bytes,
                          uint64_t *count);
 } dlc_decoder_ops;
