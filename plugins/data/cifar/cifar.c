@@ -3,12 +3,10 @@
  * fine one, which is used here) and 3072 bytes, the red, green and blue plane. */
 #include <dlcore/data.h>
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../shared/file.h"
-#include "../shared/read.h"
 
 #define SIDE 32
 #define SAMPLE_BYTES ((size_t)3 * SIDE * SIDE)
@@ -114,21 +112,14 @@ static dlc_status open_part(const dlc_source *source, const part *from,
 
 static dlc_status read_part(dlc_source *source, const part *from) {
     data_file opened = {.fd = -1};
-    size_t got = 0;
     dlc_status status = open_part(source, from, &opened);
     if (status != DLC_OK)
         return status;
     if ((size_t)opened.bytes != from->bytes)
         status = host->fail(DLC_ERR_DATA, "%s changes while it is being read",
                             from->path);
-    if (status == DLC_OK)
-        got = read_at(opened.fd, source->records + from->begin, from->bytes, 0);
-    if (status == DLC_OK && got < from->bytes)
-        status = errno ? host->fail(DLC_ERR_IO, "cannot read %s at byte %zu: %s",
-                                    from->path, got, strerror(errno))
-                       : host->fail(DLC_ERR_DATA,
-                                    "%s ends at byte %zu while it is being read",
-                                    from->path, got);
+    else
+        status = file_read(&opened, 0, source->records + from->begin, from->bytes);
     file_close(&opened);
     return status;
 }

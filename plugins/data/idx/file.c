@@ -5,15 +5,12 @@
  * this would be most of the time before the first iteration. A large one goes through
  * zlib in blocks, so that memory is needed for the unpacked data only. Called by idx.c.
  */
-#include <errno.h>
 #include <libdeflate.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "../shared/file.h"
-#include "../shared/read.h"
 #include "idx.h"
 
 #define GZIP_SHORTEST 18 /* header and trailer */
@@ -29,37 +26,12 @@
 /* Blocks of this size use huge pages: page faults are expensive otherwise. */
 #define HUGE_FROM ((size_t)4 << 20)
 
-/* ---- The file on disk -------------------------------------------------------- */
-
-typedef struct disk_file {
-    const char *path;
-    int fd;
-    size_t size;
-} disk_file;
-
-/* Opens file->path. */
-static dlc_status open_file(disk_file *file) {
-    data_file opened = {.fd = -1};
-    dlc_status status = file_open(file->path, &opened);
-    file->fd = opened.fd;
-    file->size = (size_t)opened.bytes;
-    return status;
-}
-
-static dlc_status read_part(const disk_file *file, size_t begin, void *into,
-                            size_t bytes) {
-    size_t got = read_at(file->fd, into, bytes, (off_t)begin);
-    if (got == bytes)
-        return DLC_OK;
-    if (errno)
-        return host->fail(DLC_ERR_IO, "cannot read %s at byte %zu: %s", file->path,
-                          begin + got, strerror(errno));
-    return host->fail(DLC_ERR_DATA, "%s ends at byte %zu while it is being read",
-                      file->path, begin + got);
+static size_t size_of(const data_file *file) {
+    return (size_t)file->bytes;
 }
 
 /* Memory that is populated when written to. Freed with munmap. */
-static dlc_status reserve(const disk_file *file, size_t bytes, unsigned char **memory) {
+static dlc_status reserve(const data_file *file, size_t bytes, unsigned char **memory) {
     void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                       -1, 0);
     if (made == MAP_FAILED)
@@ -77,27 +49,27 @@ static int is_gzip(const unsigned char *bytes, size_t size) {
     return size >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
 }
 
-static dlc_status damaged(const disk_file *file, const char *how) {
+static dlc_status damaged(const data_file *file, const char *how) {
     return host->fail(DLC_ERR_DATA,
                       "%s: damaged gzip file: %s; fetch it again, or see what "
                       "`gzip -t` says",
                       file->path, how);
 }
 
-static dlc_status no_memory(const disk_file *file) {
+static dlc_status no_memory(const data_file *file) {
     return host->fail(DLC_ERR_NOMEM, "out of memory to decompress %s", file->path);
 }
 
 /* Decompresses the file from its start, chunk by chunk, until the output is full or the
  * stream ends. *result: zlib's last return value; *used: the bytes that it has read. */
-static dlc_status inflate_some(const disk_file *file, z_stream *z, int *result,
+static dlc_status inflate_some(const data_file *file, z_stream *z, int *result,
                                size_t *used) {
     unsigned char chunk[1 << 16];
     *result = Z_OK;
-    while (z->avail_out && *result == Z_OK && *used < file->size) {
-        size_t bytes = file->size - *used;
+    while (z->avail_out && *result == Z_OK && *used < size_of(file)) {
+        size_t bytes = size_of(file) - *used;
         bytes = bytes < sizeof chunk ? bytes : sizeof chunk;
-        dlc_status status = read_part(file, *used, chunk, bytes);
+        dlc_status status = file_read(file, *used, chunk, bytes);
         if (status != DLC_OK)
             return status;
         z->next_in = chunk;
@@ -112,7 +84,7 @@ static dlc_status inflate_some(const disk_file *file, z_stream *z, int *result,
 
 /* Decompresses the first bytes; fewer if there are fewer. Damage after the header is
  * detected by the decompression of the whole file. */
-static dlc_status unpack_header(const disk_file *file, unsigned char *into,
+static dlc_status unpack_header(const data_file *file, unsigned char *into,
                                 size_t *size) {
     size_t used = 0;
     z_stream z = {0};
@@ -136,23 +108,23 @@ static dlc_status unpack_header(const disk_file *file, unsigned char *into,
 
 /* Can this file hold `plain` bytes? The gzip trailer ends with their number modulo
  * 2^32. */
-static dlc_status check_packed(const disk_file *file, size_t plain) {
+static dlc_status check_packed(const data_file *file, size_t plain) {
     unsigned char end[4];
-    if (file->size < GZIP_SHORTEST)
+    if (size_of(file) < GZIP_SHORTEST)
         return damaged(file, "it was cut short");
-    if (plain / DEFLATE_MOST > file->size)
+    if (plain / DEFLATE_MOST > size_of(file))
         return host->fail(DLC_ERR_DATA,
                           "%s: the dimensions in its header ask for %zu bytes, "
                           "more than its %zu compressed bytes can hold: it was "
                           "cut short or damaged",
-                          file->path, plain, file->size);
-    if (file->size > plain && file->size - plain > GZIP_OVERHEAD(plain))
+                          file->path, plain, size_of(file));
+    if (size_of(file) > plain && size_of(file) - plain > GZIP_OVERHEAD(plain))
         return host->fail(DLC_ERR_DATA,
                           "%s: the dimensions in its header ask for %zu bytes, "
                           "but it has %zu even compressed: there is something after "
                           "them that does not belong there",
-                          file->path, plain, file->size);
-    dlc_status status = read_part(file, file->size - sizeof end, end, sizeof end);
+                          file->path, plain, size_of(file));
+    dlc_status status = file_read(file, size_of(file) - sizeof end, end, sizeof end);
     if (status != DLC_OK)
         return status;
     uint32_t trailer = (uint32_t)end[0] | (uint32_t)end[1] << 8 |
@@ -172,30 +144,30 @@ typedef struct unpacked {
     size_t used, made; /* bytes, before and after */
 } unpacked;
 
-static dlc_status check_unpacked(const disk_file *file, const unpacked *got,
+static dlc_status check_unpacked(const data_file *file, const unpacked *got,
                                  size_t size) {
     if (got->end == HOLDS_MORE)
         return damaged(file, "it holds more than its header asks for");
     if (got->end == IS_DAMAGED || got->made != size)
         return damaged(file, "contents, length and checksum don't match, or it "
                              "was cut short");
-    if (got->used != file->size)
+    if (got->used != size_of(file))
         return host->fail(
             DLC_ERR_DATA,
             "%s: the gzip stream ends at byte %zu, but the file has %zu "
             "bytes: there is something after it that does not belong there",
-            file->path, got->used, file->size);
+            file->path, got->used, size_of(file));
     return DLC_OK;
 }
 
-static dlc_status inflate_all(const disk_file *file, const unsigned char *packed,
+static dlc_status inflate_all(const data_file *file, const unsigned char *packed,
                               unsigned char *into, size_t size) {
     unpacked got = {.end = IS_DAMAGED};
     struct libdeflate_decompressor *decompressor = libdeflate_alloc_decompressor();
     if (!decompressor)
         return no_memory(file);
     enum libdeflate_result result = libdeflate_gzip_decompress_ex(
-        decompressor, packed, file->size, into, size, &got.used, &got.made);
+        decompressor, packed, size_of(file), into, size, &got.used, &got.made);
     libdeflate_free_decompressor(decompressor);
     if (result == LIBDEFLATE_SUCCESS)
         got.end = UNPACKED;
@@ -204,23 +176,23 @@ static dlc_status inflate_all(const disk_file *file, const unsigned char *packed
     return check_unpacked(file, &got, size);
 }
 
-static dlc_status unpack_in_one_go(const disk_file *file, unsigned char *into,
+static dlc_status unpack_in_one_go(const data_file *file, unsigned char *into,
                                    size_t size) {
     unsigned char *packed = NULL;
-    dlc_status status = reserve(file, file->size, &packed);
+    dlc_status status = reserve(file, size_of(file), &packed);
     if (!packed)
         return status;
-    status = read_part(file, 0, packed, file->size);
+    status = file_read(file, 0, packed, size_of(file));
     if (status == DLC_OK)
         status = inflate_all(file, packed, into, size);
-    munmap(packed, file->size);
+    munmap(packed, size_of(file));
     return status;
 }
 
 /* Decompresses into pieces of the output, whose sizes zlib can count. After the last
  * one there is room for one byte, `spare`, which shows whether the stream holds more.
  */
-static dlc_status inflate_pieces(const disk_file *file, z_stream *z,
+static dlc_status inflate_pieces(const data_file *file, z_stream *z,
                                  unsigned char *into, size_t size, unsigned char *spare,
                                  unpacked *got) {
     const size_t most = (size_t)1 << 30;
@@ -246,7 +218,7 @@ static dlc_status inflate_pieces(const disk_file *file, z_stream *z,
     return check_unpacked(file, got, size);
 }
 
-static dlc_status unpack_in_blocks(const disk_file *file, unsigned char *into,
+static dlc_status unpack_in_blocks(const data_file *file, unsigned char *into,
                                    size_t size) {
     unsigned char spare;
     z_stream z = {0};
@@ -258,9 +230,9 @@ static dlc_status unpack_in_blocks(const disk_file *file, unsigned char *into,
     return status;
 }
 
-static dlc_status unpack(const disk_file *file, unsigned char *into, size_t size) {
-    return file->size > IN_ONE_GO ? unpack_in_blocks(file, into, size)
-                                  : unpack_in_one_go(file, into, size);
+static dlc_status unpack(const data_file *file, unsigned char *into, size_t size) {
+    return size_of(file) > IN_ONE_GO ? unpack_in_blocks(file, into, size)
+                                     : unpack_in_one_go(file, into, size);
 }
 
 /* ---- The header --------------------------------------------------------------- */
@@ -320,21 +292,21 @@ static dlc_status read_dims(const unsigned char *bytes, idx_file *file) {
     return DLC_OK;
 }
 
-static dlc_status check_plain(const disk_file *file, size_t size) {
-    return file->size == size
+static dlc_status check_plain(const data_file *file, size_t size) {
+    return size_of(file) == size
                ? DLC_OK
                : host->fail(DLC_ERR_DATA,
                             "%s has %zu bytes, but by the dimensions in its "
                             "header it should have %zu: it was cut short or damaged",
-                            file->path, file->size, size);
+                            file->path, size_of(file), size);
 }
 
 /* ---- Loading ------------------------------------------------------------------- */
 
-static dlc_status load(const disk_file *file, idx_file *made) {
+static dlc_status load(const data_file *file, idx_file *made) {
     unsigned char header[HEADER_MOST];
-    size_t size = file->size < sizeof header ? file->size : sizeof header;
-    dlc_status status = read_part(file, 0, header, size);
+    size_t size = size_of(file) < sizeof header ? size_of(file) : sizeof header;
+    dlc_status status = file_read(file, 0, header, size);
     if (status != DLC_OK)
         return status;
     int packed = is_gzip(header, size);
@@ -352,17 +324,17 @@ static dlc_status load(const disk_file *file, idx_file *made) {
     if (status != DLC_OK)
         return status;
     return packed ? unpack(file, made->bytes, made->size)
-                  : read_part(file, 0, made->bytes, made->size);
+                  : file_read(file, 0, made->bytes, made->size);
 }
 
 dlc_status idx_load(const char *path, idx_file *file) {
     idx_file made = {.path = path};
-    disk_file on_disk = {.path = path, .fd = -1};
-    dlc_status status = open_file(&on_disk);
+    data_file on_disk = {.fd = -1};
+    dlc_status status = file_open(path, &on_disk);
     if (status != DLC_OK)
         return status;
     status = load(&on_disk, &made);
-    close(on_disk.fd);
+    file_close(&on_disk);
     if (status != DLC_OK) {
         idx_unload(&made);
         return status;
