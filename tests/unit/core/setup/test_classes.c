@@ -197,11 +197,35 @@ START_TEST(labels_mean_the_same) {
 }
 END_TEST
 
+START_TEST(labels_are_those_of_the_weights) {
+    static const char *const names[] = {"bee", "cat"};
+    static const classes broken = {.broken = 1};
+    static const dlc_data_info trained = {
+        .size = sizeof trained, .classes = 2, .class_names = names};
+    classes test = {.name = {"cat"}, .count = 1, .obeys = _i};
+    dlc_setup setup = {.train = {.present = 1, .feature = &train_feature},
+                       .test = {.present = 1, .feature = &test_feature},
+                       .trained = &trained};
+    of_train = &broken;
+    of_test = &test;
+    open_count = 0;
+    setup.test.settings = no_settings("data.test");
+    ck_assert_int_eq(dlc_classes_open_test(&setup), _i ? DLC_OK : DLC_ERR_DATA);
+    ck_assert_int_eq(setup.test.info.classes, _i ? 2 : 1);
+    if (!_i)
+        ck_assert_ptr_nonnull(strstr(dlc_detail(), "the weights know bee, cat"));
+    dlc_data_source_close(&setup.test);
+    ck_assert_int_eq(open_count, 0);
+    dlc_settings_free(setup.test.settings);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("classes");
     TCase *test = tcase_create("classes");
     suite_add_tcase(suite, test);
     tcase_add_loop_test(test, labels_mean_the_same, 0, sizeof cases / sizeof *cases);
+    tcase_add_loop_test(test, labels_are_those_of_the_weights, 0, 2);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
