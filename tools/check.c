@@ -40,13 +40,26 @@ static int is_divided(const dlc_setup *setup) {
     return dlc_setup_divides_net(setup);
 }
 
+/* Opens a rank, or the one with the most samples if all have the whole net. */
+static dlc_status open_rank(const check_command *command, dlc_job *job, int32_t rank,
+                            dlc_session *session) {
+    dlc_rank_part part = {0};
+    DLC_TRY(dlc_session_open_plan(command->setup, job, dlc_axes, rank, command->ranks,
+                                  session));
+    int32_t most = dlc_batch_split_most(&command->setup->batch_split);
+    if (rank == most || dlc_session_part(session, &part))
+        return DLC_OK;
+    dlc_session_close(session);
+    return dlc_session_open_plan(command->setup, job, dlc_axes, most, command->ranks,
+                                 session);
+}
+
 static dlc_status show_ranks(const check_command *command, dlc_job *job,
                              check_report *report) {
     for (int32_t rank = 0, count = 0; rank < command->ranks; rank += count) {
         dlc_session session;
         dlc_rank_part part = {0};
-        DLC_TRY(dlc_session_open_plan(command->setup, job, dlc_axes, rank,
-                                      command->ranks, &session));
+        DLC_TRY(open_rank(command, job, rank, &session));
         int is_part = dlc_session_part(&session, &part);
         count = is_part ? part.ranks : command->ranks;
         dlc_status status = is_part ? check_report_part(report, &session)

@@ -189,12 +189,20 @@ static void print_who(const dlc_session *session) {
     dlc_text_free(&what);
 }
 
+/* Do the ranks, which all have the whole net, have different numbers of samples? */
+static int splits_unequally(const dlc_session *session) {
+    dlc_rank_part part = {0};
+    return !dlc_session_part(session, &part) &&
+           !dlc_batch_split_is_equal(&session->setup->batch_split);
+}
+
 static dlc_status print_text(const dlc_session *session, const check_totals *totals) {
     DLC_TRY(print_rows(session));
     printf("\nparameters     %" PRId64 "\n", totals->parameters);
     printf("multiply-adds  %" PRId64 " per sample, forward\n", totals->multiply_adds);
-    printf("batch          %" PRId64 " per rank, %" PRId64 " effective\n",
-           session->local_batch, dlc_session_samples(session));
+    printf("batch          %s%" PRId64 " per rank, %" PRId64 " effective\n",
+           splits_unequally(session) ? "at most " : "", session->local_batch,
+           dlc_session_samples(session));
     printf("reorders       %d between layers of different layouts\n",
            (int)dlc_net_memory_plan(session->net).reorders);
     print_memory(&totals->memory);

@@ -164,14 +164,19 @@ static void close_axes(dlc_session *session) {
 
 /* ---- Opening ----------------------------------------------------------------- */
 
-static dlc_status begin(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+static dlc_status begin(dlc_setup *setup, dlc_job *job, int32_t rank, int32_t ranks,
+                        dlc_session *session) {
     *session = (dlc_session){.setup = setup,
                              .job = job,
-                             .rank = dlc_job_rank(job),
-                             .ranks = dlc_job_ranks(job),
+                             .rank = rank,
+                             .ranks = ranks,
                              .accumulation_steps = 1};
-    dlc_log_rank_set((int)session->rank);
-    return dlc_setup_set_ranks(setup, session->ranks);
+    dlc_log_rank_set((int)dlc_job_rank(job));
+    return dlc_setup_set_ranks(setup, ranks);
+}
+
+static dlc_status begin_as_rank(dlc_setup *setup, dlc_job *job, dlc_session *session) {
+    return begin(setup, job, dlc_job_rank(job), dlc_job_ranks(job), session);
 }
 
 /* Calls `open`, which starts threads, while this thread is bound to cores that do not
@@ -305,7 +310,7 @@ static dlc_status ended(dlc_status status, dlc_session *session) {
 
 dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job,
                             const dlc_axis_ops *const *axes, dlc_session *session) {
-    DLC_TRY(begin(setup, job, session));
+    DLC_TRY(begin_as_rank(setup, job, session));
     return ended(open_train(axes, session), session);
 }
 
@@ -318,7 +323,7 @@ dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job,
                                  const dlc_session_output *output,
                                  dlc_session *session) {
     split_equally(setup);
-    DLC_TRY(begin(setup, job, session));
+    DLC_TRY(begin_as_rank(setup, job, session));
     if (output)
         session->output = *output;
     return ended(open_test(session), session);
@@ -329,13 +334,9 @@ dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job,
                                  int32_t ranks, dlc_session *session) {
     if (ranks == 1)
         split_equally(setup);
-    DLC_TRY(begin(setup, job, session));
+    DLC_TRY(begin(setup, job, rank, ranks, session));
     session->is_plan = 1;
-    session->rank = rank;
-    session->ranks = ranks;
-    return ended(dlc_setup_set_ranks(setup, ranks), session) != DLC_OK
-               ? DLC_ERR_CONFIG
-               : ended(open_plan(axes, session), session);
+    return ended(open_plan(axes, session), session);
 }
 
 /* ---- Closing ----------------------------------------------------------------- */

@@ -113,16 +113,20 @@ static void assign_by_remainders(const dlc_batch_split *split, double sum, doubl
     }
 }
 
+static int32_t rank_of_largest(int32_t ranks, const int64_t *count) {
+    int32_t best = 0;
+    for (int32_t r = 1; r < ranks; r++)
+        if (count[r] > count[best])
+            best = r;
+    return best;
+}
+
 /* Ranks that would get no sample take one from the rank that has most. */
 static void ensure_one_sample(const dlc_batch_split *split, int64_t *count) {
     for (int32_t r = 0; r < split->ranks; r++) {
         if (count[r] || proportion_of(split, r) <= 0)
             continue;
-        int32_t rich = 0;
-        for (int32_t other = 1; other < split->ranks; other++)
-            if (count[other] > count[rich])
-                rich = other;
-        count[rich]--;
+        count[rank_of_largest(split->ranks, count)]--;
         count[r]++;
     }
 }
@@ -314,6 +318,10 @@ void dlc_batch_split_range(const dlc_batch_split *split, int32_t rank, int64_t *
     for (int32_t r = 0; r < rank; r++)
         *offset += split->count[r];
     *count = split->count[rank];
+}
+
+int32_t dlc_batch_split_most(const dlc_batch_split *split) {
+    return rank_of_largest(split->ranks, split->count);
 }
 
 int dlc_batch_split_is_equal(const dlc_batch_split *split) {

@@ -85,6 +85,8 @@ int dlc_batch_split_is_kept(const dlc_batch_split *split, double seconds);
 /* The range of a rank's samples in the batch. */
 void dlc_batch_split_range(const dlc_batch_split *split, int32_t rank, int64_t *offset,
                            int64_t *count);
+/* The first rank with the most samples. */
+int32_t dlc_batch_split_most(const dlc_batch_split *split);
 /* Has each rank that is no server as many samples as the others, up to one? */
 int dlc_batch_split_is_equal(const dlc_batch_split *split);
 /* Appends "80,80,32", which [parallel] batch_split accepts. */

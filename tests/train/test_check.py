@@ -406,6 +406,17 @@ class Check(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(f"the {ranks} ranks of a machine", done.stderr)
 
+    def test_batch_split(self):
+        """Shows the rank that has the most samples, as training splits them."""
+        split = "--set=parallel.batch_split=1,1,2"
+        shown = json.loads(self.run_dlcore("check", NET, "--json", "--ranks=3", split).stdout)
+        self.assertEqual((shown["batch"], shown["effective_batch"]), (36, 72))
+        text = self.run_dlcore("check", NET, "--ranks=3", split).stdout
+        self.assertIn(" at most 36 per rank, 72 effective\n", text)
+        done = self.run_dlcore("check", NET, "--ranks=2", split)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("batch_split has 3 proportions, but there are 2 ranks", done.stderr)
+
     def test_plan_agrees(self):
         """check and plan give one number for one net and batch."""
         for more in ((), ("--set=data.batch=96",), ("--ranks=2",)):
