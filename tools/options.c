@@ -224,12 +224,21 @@ dlc_job_discovery dlc_tool_discovery(const dlc_feature *device) {
     return device->caps & DLC_DEVICE_HOST ? DLC_DISCOVER_CORES : DLC_DISCOVER_ALL;
 }
 
+/* Ranks that only follow from the mesh, or from this machine's GPUs, contradict no
+ * other launcher: a mesh is completed by the ranks that there are. */
+static int ranks_to_start(const dlc_setup *setup) {
+    return dlc_job_is_external() &&
+                   !dlc_settings_is_set(setup->parallel_settings, "ranks")
+               ? 1
+               : (int)setup->ranks;
+}
+
 dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argument,
                         int *exit_code) {
     int32_t units = setup->device_index ? setup->device_indices
                                         : dlc_device_count(setup->device);
     dlc_job_options job = {
-        .ranks = (int)setup->ranks,
+        .ranks = ranks_to_start(setup),
         .threads = (int)dlc_settings_get_int(setup->train_settings, "threads"),
         .unbound = !dlc_settings_get_bool(setup->train_settings, "bind"),
         .device = setup->device->name,

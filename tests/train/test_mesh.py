@@ -5,6 +5,7 @@ order of float32 sums; their checkpoints go on in any other layout."""
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -184,6 +185,37 @@ class Mesh(unittest.TestCase):
                     report, said = self.train(second, f"--resume={half['checkpoint']}")
                     self.assertEqual(report["iterations"], 30)
                     self.check_losses(report, whole, said)
+
+    def launched(self, ranks, mesh, *more):
+        """What each of the ranks that another launcher starts returns, and rank 0 prints."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        command = self.command(mesh, *more)
+        jobs = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True, env=dict(
+                                     os.environ, RANK=str(rank), WORLD_SIZE=str(ranks),
+                                     MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)))
+                for rank in range(ranks)]
+        said = [job.communicate(timeout=120) for job in jobs]
+        return [job.returncode for job in jobs], *said[0]
+
+    def test_another_launcher_says_how_many_ranks_there_are(self):
+        """An axis that is not given gets the ranks that the others leave."""
+        whole = self.train({})[0]
+        for mesh, sizes in (({"tensor": 2}, [2, 2, 1]), ({"pipeline": "ip1"}, [2, 1, 2])):
+            with self.subTest(mesh=mesh):
+                plain = [] if "tensor" in mesh else ["--set=ip1.parallel=data",
+                                                     "--set=ip2.parallel=data"]
+                codes, out, said = self.launched(4, mesh, *plain)
+                self.assertEqual(codes, [0] * 4, said)
+                report = json.loads(out)
+                self.assertEqual([report["mesh"][axis] for axis in ("data", "tensor", "pipeline")],
+                                 sizes)
+                self.check_losses(report, whole, said)
+        codes, _, said = self.launched(3, {"tensor": 2})
+        self.assertEqual(codes, [2] * 3, said)
+        self.assertIn("the 3 ranks of a stage cannot be split", said)
 
     def test_what_cannot_be_divided_is_refused(self):
         for ranks, mesh, reason in REFUSED:
