@@ -182,7 +182,7 @@ class Axes(Job):
                     self.check_trace(trace, ranks, 2)
                 for ranks in layout.rows:
                     self.check_trace(f"{trace}.rows", ranks, 2)
-                self.assertLess(report["training_loss"], 1.6)
+                self.assertLess(report["training_loss"], 1.7)
                 self.assertIn("clocks stale", log)
 
     def test_norms(self):
@@ -201,7 +201,7 @@ class Axes(Job):
                 report = self.train(layout.net, 16, *stale)[0]
                 for ranks in layout.groups:
                     self.check_trace(trace, ranks, 2)
-                self.assertLess(report["training_loss"], 1.6)
+                self.assertLess(report["training_loss"], 1.7)
 
     def test_column_has_one_norm(self):
         """A worker alone has the whole gradient, in whatever stages."""
@@ -266,7 +266,7 @@ class Axes(Job):
                 report = self.train(layout.net, 12, STRONG, *STALE, *layout.options,
                                     f"--resume={alone}")[0]
                 self.assertEqual(report["iterations"], 12)
-                self.assertLess(report["training_loss"], 1.6)
+                self.assertLess(report["training_loss"], 1.7)
 
     def start(self, layout, trace, *more):
         """A long job, once it trains."""

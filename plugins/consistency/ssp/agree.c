@@ -1,12 +1,12 @@
 /* Control words of consistency model ssp. The first control word is the sum of the
- * losses that all ranks gave last. Any other word that one rank makes positive becomes
- * positive on all ranks in the same iteration, although the ranks are in different
- * iterations: rank 0 asks every rank to freeze, that is, not to end the iteration in
- * progress, and to say which one that is. The words take effect in the highest of
- * these; until then the ranks go on.
+ * losses that all ranks gave last; at the beginning some of them stand for all. Any
+ * other word that one rank makes positive becomes positive on all ranks in the same
+ * iteration, although the ranks are in different iterations: rank 0 asks every rank to
+ * freeze, that is, not to end the iteration in progress, and to say which one that is.
+ * The words take effect in the highest of these; until then the ranks go on.
  *
- * This cannot deadlock: a frozen rank waits only at the end of its iteration, after all
- * pushes of the iteration, and the communication threads never wait.
+ * This cannot deadlock: a rank waits only at the end of its iteration, after all pushes
+ * of the iteration, and the communication threads never wait.
  *
  * A request of the user, such as a signal, usually reaches all ranks, some of them a
  * moment later. Such a late duplicate is no second vote: a rank that learned of a vote
@@ -97,7 +97,7 @@ void agree_close(ssp *s) {
 
 static int may_end(const ssp *s, const slice *of, int64_t iteration) {
     (void)of, (void)iteration;
-    return !s->agree.frozen;
+    return !s->agree.frozen && (s->has_loss || !is_worker(s, s->me));
 }
 
 dlc_status agree_end_iteration(ssp *s, int64_t iteration) {

@@ -110,12 +110,17 @@ static dlc_status make_groups(ssp *s, const dlc_settings *settings) {
     return DLC_OK;
 }
 
-static void set_share(ssp *s, const int64_t *batch_split) {
+static dlc_status set_shares(ssp *s, const int64_t *batch_split) {
     int64_t all = 0;
+    if (!MAKE(s->shares, s->workers))
+        return DLC_ERR_NOMEM;
     for (int32_t w = 0; batch_split && w < s->workers; w++)
         all += batch_split[w];
+    for (int32_t w = 0; w < s->workers; w++)
+        s->shares[w] = all ? (double)batch_split[w] / (double)all : 1.0 / s->workers;
     if (is_worker(s, s->me))
-        s->share = all ? (double)batch_split[s->me] / (double)all : 1.0 / s->workers;
+        s->share = s->shares[s->me];
+    return DLC_OK;
 }
 
 /* A rank that computes fewer samples, because it is slower, also owns less. Dedicated
@@ -249,7 +254,8 @@ static dlc_status make_owner(ssp *s) {
 static dlc_status make_all(ssp *s, const dlc_consistency_args *args) {
     const dlc_settings *settings = args->settings;
     dlc_status status = make_groups(s, settings);
-    set_share(s, args->batch_split);
+    if (status == DLC_OK)
+        status = set_shares(s, args->batch_split);
     if (status == DLC_OK)
         status = set_slice_borders(s, args->batch_split);
     if (status == DLC_OK)
@@ -343,6 +349,7 @@ void ssp_destroy(dlc_consistency *model) {
     free_owner(model);
     free_slices(model);
     host->free(model->group);
+    host->free(model->shares);
     host->free(model->border);
     host->free(model->member);
     host->free(model->first_member);

@@ -87,6 +87,7 @@ static float pairwise(float *value, int32_t count) {
     return value[0];
 }
 
+/* Where some workers have not given a loss yet, the others stand for them. */
 static float sum_losses(ssp *s) {
     float *of_node = s->loss_scratch, *value = s->loss_scratch + s->nodes;
     for (int32_t i = 0; i < s->nodes; i++) {
@@ -95,7 +96,17 @@ static float sum_losses(ssp *s) {
             value[k] = s->losses[s->member[first + k]];
         of_node[i] = pairwise(value, count);
     }
-    return pairwise(of_node, s->nodes);
+    float sum = pairwise(of_node, s->nodes);
+    return s->heard < s->workers && s->heard_share > 0 ? (float)(sum / s->heard_share)
+                                                       : sum;
+}
+
+static void note_loss(ssp *s, int32_t worker, const peer_state *its) {
+    if (its->clock < s->first) { /* its first push */
+        s->heard++;
+        s->heard_share += s->shares[worker];
+    }
+    s->losses[worker] = its->push.loss;
 }
 
 static dlc_status step(ssp *s, int32_t bucket, int64_t clock) {
@@ -160,9 +171,9 @@ static void note_applied(ssp *s, int32_t bucket, const header *push, int32_t fro
         its->state = PEER_IDLE;
         if (push->kind == PUSH_SLOT)
             continue;
-        its->clock = push->clock;
         if (bucket == s->buckets - 1)
-            s->losses[w] = its->push.loss;
+            note_loss(s, w, its);
+        its->clock = push->clock;
         trace_line(s, "update", bucket, w, push->clock, 0, NULL);
     }
 }

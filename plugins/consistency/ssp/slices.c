@@ -124,12 +124,22 @@ static int has_words(const ssp *s, const header *message) {
            (message->kind == PUSH_GRADIENT || message->kind == PUSH_STEP);
 }
 
+/* Until others are heard of, the loss of all is taken for this rank's. */
+static void send_words(ssp *s, header *message) {
+    message->loss = agree_read_words(s, message->clock);
+    pthread_mutex_lock(&s->lock);
+    if (!s->has_loss && s->share > 0)
+        s->loss = (float)(message->loss / s->share);
+    s->has_loss = 1;
+    slices_unlock(s);
+}
+
 /* The request is not overwritten until all its answers have arrived. */
 dlc_status slices_send(ssp *s, int32_t bucket) {
     dlc_status status = DLC_OK;
     header *message = &s->message[bucket];
     if (has_words(s, message))
-        message->loss = agree_read_words(s, message->clock);
+        send_words(s, message);
     for (int32_t i = 1; status == DLC_OK && i <= s->owners; i++) {
         int32_t owner = (s->me + i) %
                         s->owners; /* start at another owner on each rank */

@@ -208,6 +208,7 @@ struct dlc_consistency {
 
     int64_t staleness; /* INT64_MAX: inf. Changes only between iterations */
     double share;      /* of the batch, that this worker computes */
+    double *shares;    /* those of all workers */
 
     int32_t me, ranks, workers, owners;
     int32_t first_owner; /* the rank that is owner 0 */
@@ -240,7 +241,8 @@ struct dlc_consistency {
     int64_t barrier_announced;
     int64_t barrier_passed; /* barrier that all ranks have entered */
     int64_t applied; /* all workers' updates through this clock are applied here */
-    float loss;      /* sum of the losses that the workers gave last */
+    float loss;      /* of all workers, as far as it is known here; see sum_losses */
+    int has_loss;    /* of this rank at least */
     agreement agree;
     dlc_consistency_stats stats;
     double *waited_for; /* seconds, for each worker */
@@ -254,9 +256,11 @@ struct dlc_consistency {
     int32_t *taken_bucket; /* its own copy of `queued_bucket` */
     int32_t owner;         /* this rank's number among the owners, or -1 */
     float *owned_weights, *owned_slot[DLC_MAX_SLOTS]; /* of the owned slices */
-    float *scratch;  /* the largest owned slice, once for each node */
-    shard *shards;   /* one for each bucket; NULL: this rank owns nothing */
-    float *losses;   /* the loss that each worker gave last */
+    float *scratch; /* the largest owned slice, once for each node */
+    shard *shards;  /* one for each bucket; NULL: this rank owns nothing */
+    float *losses;  /* the loss that each worker gave last, times its share */
+    int32_t heard;  /* workers that gave any; the sum of their shares */
+    double heard_share;
     int32_t *member; /* the workers, node by node */
     int32_t *first_member, nodes;
     const float **source; /* temporary arrays for sums of slices and of losses */

@@ -428,6 +428,40 @@ START_TEST(changes_while_it_runs) {
 }
 END_TEST
 
+/* ---- Losses ------------------------------------------------------------------ */
+
+/* Every sample has a loss of 1, also where others have not given theirs yet. */
+static void loses_one(fixture_rank *rank) {
+    int is_worker = rank->me < fixture_workers(&job);
+    float share = is_worker ? (float)fixture_share(&job, rank->me) : 0;
+    for (int64_t i = 0; i < 8; i++) {
+        float control[FIXTURE_CONTROL_WORDS] = {share};
+        if (fixture_iterate(rank, i, control) != DLC_OK)
+            ck_abort_msg("%s", dlc_detail());
+        if (share > 0 && !(fabsf(control[0] - 1) < 1e-6f))
+            ck_abort_msg("rank %d, iteration %lld: a loss of %g, not 1", rank->me,
+                         (long long)i, (double)control[0]);
+    }
+    fixture_synchronize(rank, 8);
+}
+
+START_TEST(shows_the_loss_of_all_samples) {
+    static const int64_t uneven[] = {9, 1, 4, 2};
+    static const char *const sets[][3] = {{"staleness=2"},
+                                          {"staleness=inf"},
+                                          {"staleness=1", "groups=2"},
+                                          {"staleness=3", "servers=1"}};
+    fixture_cut cut;
+    set_rules();
+    fixture_cut_make((uint64_t)_i, 300, 3, &cut);
+    fixture_open(&job, 4, 2, &cut, &fixed[MOMENTUM], sets[_i / 2]);
+    job.batch_split = _i % 2 ? uneven : NULL;
+    job.pause = 2e-3;
+    fixture_run(&job, loses_one);
+    fixture_close(&job);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("ssp steps");
     TCase *all = tcase_create("all");
@@ -441,6 +475,7 @@ int main(void) {
     tcase_add_loop_test(all, no_rank_leaves_a_synchronization_early, 0, 2 * 2);
     tcase_add_test(all, decays_once_not_once_a_rank);
     tcase_add_loop_test(all, changes_while_it_runs, 0, 2 * 4);
+    tcase_add_loop_test(all, shows_the_loss_of_all_samples, 0, 2 * 4);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
