@@ -74,16 +74,19 @@ class Probe(runs.Runs):
     @unittest.skipIf(subprocess.run(["unshare", "--mount", "true"], check=False,
                                     stderr=subprocess.DEVNULL).returncode,
                      "mount namespaces are not allowed here")
-    def test_small_shm(self):
+    def test_unusable_shm(self):
         """UCX shares memory by other means then."""
-        small = "mount -t tmpfs -o size=64k none /dev/shm && exec \"$@\""
-        done = subprocess.run(
-            ["unshare", "--mount", "sh", "-c", small, "sh",
-             *self.command("--ranks=2", "--run-dir=run", "--transport=ucx")],
-            capture_output=True, text=True, timeout=120, cwd=self.folder, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("/dev/shm is nearly full or too small for UCX", done.stderr)
-        self.assertIn("done after 20 iterations", done.stderr + done.stdout)
+        for options, fault in (("size=64k", "is nearly full or too small"),
+                               ("ro", "cannot be written")):
+            with self.subTest(options):
+                mounted = f"mount -t tmpfs -o {options} none /dev/shm && exec \"$@\""
+                done = subprocess.run(
+                    ["unshare", "--mount", "sh", "-c", mounted, "sh",
+                     *self.command("--ranks=2", f"--run-dir={options}", "--transport=ucx")],
+                    capture_output=True, text=True, timeout=120, cwd=self.folder, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"/dev/shm {fault} for UCX", done.stderr)
+                self.assertIn("done after 20 iterations", done.stderr + done.stdout)
 
     def test_named(self):
         """A transport that the user names is not replaced by another."""

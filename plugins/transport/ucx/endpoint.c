@@ -30,7 +30,7 @@ typedef struct peer_info {
 
 /* ---- UCX's context --------------------------------------------------------- */
 
-/* Set when /dev/shm turns out to be too small: UCX has other ways to share memory. */
+/* Set when /dev/shm turns out to be of no use: UCX has other ways to share memory. */
 static atomic_int avoids_posix;
 #define WITHOUT_POSIX "^posix"
 
@@ -260,12 +260,16 @@ static ucs_status_t create_worker(dlc_endpoint *e) {
     return status == UCS_OK ? ucx.worker_get_efd(e->worker, &e->event_fd) : status;
 }
 
-/* What UCX says of a small /dev/shm, of which containers have 64 MB, is that memory, or
- * something else, is out. */
-static int shm_is_small(ucs_status_t status) {
+/* NULL: it can be used. What UCX says of a small /dev/shm, of which containers have
+ * 64 MB, is that memory, or something else, is out. */
+static const char *shm_fault(void) {
     struct statvfs shm;
-    return status != UCS_OK && statvfs("/dev/shm", &shm) == 0 &&
-           (uint64_t)shm.f_bavail * shm.f_frsize < SHM_LEAST;
+    if (access("/dev/shm", W_OK) != 0)
+        return "cannot be written";
+    return statvfs("/dev/shm", &shm) != 0 ||
+                   (uint64_t)shm.f_bavail * shm.f_frsize < SHM_LEAST
+               ? "is nearly full or too small"
+               : NULL;
 }
 
 static int names_tls(const dlc_settings *settings) {
@@ -275,10 +279,12 @@ static int names_tls(const dlc_settings *settings) {
 
 static dlc_status open_worker(dlc_endpoint *e, const char *device) {
     ucs_status_t status = create_worker(e);
-    int small = shm_is_small(status);
-    if (small && !e->worker && !names_tls(e->args->settings)) {
-        host->log(DLC_LOG_WARN, "/dev/shm is nearly full or too small for UCX, which "
-                                "does without it (UCX_TLS=" WITHOUT_POSIX ")");
+    const char *fault = status == UCS_OK ? NULL : shm_fault();
+    if (fault && !e->worker && !names_tls(e->args->settings)) {
+        host->log(DLC_LOG_WARN,
+                  "/dev/shm %s for UCX, which does without it (UCX_TLS=" WITHOUT_POSIX
+                  ")",
+                  fault);
         atomic_store(&avoids_posix, 1);
         ucx.cleanup(e->context);
         e->context = NULL;
@@ -288,11 +294,10 @@ static dlc_status open_worker(dlc_endpoint *e, const char *device) {
         status = create_worker(e);
     }
     if (status != UCS_OK)
-        return host->fail(DLC_ERR_UNAVAILABLE, "UCX cannot make a worker: %s%s",
-                          ucx.text_of(status),
-                          small ? ": /dev/shm is nearly full or too small; enlarge it, "
-                                  "or set UCX_TLS=" WITHOUT_POSIX
-                                : "");
+        return host->fail(DLC_ERR_UNAVAILABLE, "UCX cannot make a worker: %s%s%s%s",
+                          ucx.text_of(status), fault ? ": /dev/shm " : "",
+                          fault ? fault : "",
+                          fault ? "; change that, or set UCX_TLS=" WITHOUT_POSIX : "");
     return connect_handlers(e);
 }
 
