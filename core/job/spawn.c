@@ -61,11 +61,13 @@ static dlc_status set_streams(int output) {
                   : DLC_OK;
 }
 
+/* By one call: a signal of the job may be pending, and would end the rank in between.
+ */
 static void set_signals(const dlc_launch *launch) {
     sigset_t set;
     dlc_rank_signals(&set);
-    sigprocmask(SIG_SETMASK, &launch->mask_before, NULL);
-    sigprocmask(SIG_BLOCK, &set, NULL);
+    sigorset(&set, &set, &launch->mask_before);
+    sigprocmask(SIG_SETMASK, &set, NULL);
     sigaction(SIGCHLD, &launch->child_before, NULL);
     setpgid(0, 0);
     signal(SIGTTOU, SIG_IGN); /* rank 0 writes to the terminal from the background */

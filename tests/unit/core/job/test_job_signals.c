@@ -2,6 +2,7 @@
  * on a terminal; and ranks that do not stop when asked to. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <pty.h>
 #include <signal.h>
 #include <stdio.h>
@@ -66,6 +67,30 @@ START_TEST(asked_to_stop) {
     ck_assert_int_eq(process_wait(&process), 128 + signal);
     for (int r = 0; r < ranks; r++)
         ck_assert_uint_eq(atomic_load(&shared->seen[r]), DLC_JOB_STOP);
+    ck_assert_str_eq(dlc_text_string(&process.text), "");
+    dlc_text_free(&process.text);
+}
+END_TEST
+
+/* The first fork is that of the launcher, the second that of rank 0. */
+static int forks;
+
+static void count_fork(void) {
+    forks++;
+}
+
+static void signal_rank_0(void) {
+    if (forks == 2)
+        kill(getpid(), SIGTERM); /* not raise(), which means one thread */
+}
+
+/* As a batch system does, which knows all processes, at any moment. */
+START_TEST(asked_to_stop_while_it_starts) {
+    int code = 0;
+    forks = 0;
+    ck_assert_int_eq(pthread_atfork(count_fork, NULL, signal_rank_0), 0);
+    job_process process = process_start(3, obey_main, &code);
+    ck_assert_int_eq(process_wait(&process), 128 + SIGTERM);
     ck_assert_str_eq(dlc_text_string(&process.text), "");
     dlc_text_free(&process.text);
 }
@@ -357,6 +382,7 @@ END_TEST
 int main(void) {
     TCase *tests = tcase_create("signals");
     tcase_add_loop_test(tests, asked_to_stop, 0, TARGETS * COUNTS * 2);
+    tcase_add_test(tests, asked_to_stop_while_it_starts);
     tcase_add_loop_test(tests, asked_and_goes_on, 0, TARGETS * COUNTS);
     tcase_add_loop_test(tests, stop_fails, 0, COUNTS);
     tcase_add_test(tests, requests_add_up);
