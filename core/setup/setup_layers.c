@@ -90,6 +90,12 @@ static int64_t channels_of(const dlc_net *net, dlc_graph_input input) {
     return output.shape.rank > 1 ? output.shape.dims[1] : 1;
 }
 
+/* Was the option given? Not every type of layer has it. */
+static int is_given(const dlc_graph_layer *layer, const char *option) {
+    return dlc_settings_text(layer->settings, option) &&
+           dlc_settings_is_set(layer->settings, option);
+}
+
 /* The layer that determines the number of channels that `layer` outputs; the layers
  * after it pass them on unchanged. */
 static int32_t source_of_channels(const checked_phase *at, const dlc_net *net,
@@ -97,8 +103,7 @@ static int32_t source_of_channels(const checked_phase *at, const dlc_net *net,
     const dlc_graph *graph = at->setup->graph;
     for (;;) {
         const dlc_graph_layer *from = &graph->layer[layer];
-        int passes_on = from->inputs == 1 &&
-                        !dlc_settings_is_set(from->settings, "num_output");
+        int passes_on = from->inputs == 1 && !is_given(from, "num_output");
         if (!passes_on || from->input[0].layer == DLC_FROM_DATA ||
             channels_of(net, from->input[0]) !=
                 channels_of(net, (dlc_graph_input){layer, 0}))
@@ -117,7 +122,7 @@ static int32_t source_of_num_output(const checked_phase *at, int32_t layer,
         const dlc_graph_layer *from = &graph->layer[layer];
         if (from->broken)
             return -1;
-        if (dlc_settings_is_set(from->settings, "num_output")) {
+        if (is_given(from, "num_output")) {
             *channels = dlc_settings_get_int(from->settings, "num_output");
             return layer;
         }
@@ -130,7 +135,7 @@ static int32_t source_of_num_output(const checked_phase *at, int32_t layer,
 
 /* The key that sets the number of channels; NULL if there is none. */
 static const char *channels_key(const dlc_graph_layer *layer) {
-    return dlc_settings_is_set(layer->settings, "num_output") ? "num_output" : NULL;
+    return is_given(layer, "num_output") ? "num_output" : NULL;
 }
 
 static void report_too_few(checked_phase *at, int32_t source, int32_t reader,
@@ -190,7 +195,7 @@ static void compare(checked_phase *at, const dlc_net *net, int32_t reader) {
     if (source < 0 || (at->reported[source] & REPORTED_CLASSES))
         return;
     /* The label to ignore may be far above the others, as 255 often is. */
-    if (channels < least && dlc_settings_is_set(layer->settings, "ignore_label"))
+    if (channels < least && is_given(layer, "ignore_label"))
         return;
     if (channels < least)
         report_too_few(at, source, reader, channels, least);

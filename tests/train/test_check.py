@@ -197,6 +197,13 @@ class Check(unittest.TestCase):
         table = self.run_dlcore("check", NET).stdout
         self.assertRegex(table, r"(?m)^accuracy +accuracy +2 +0 +0 .*in tests")
 
+    def test_good_net_without_num_output(self):
+        """Between the layer that sets the number of scores and the loss are others that don't."""
+        text = change({"loss/[loss]": "[relu2]\ntype = relu\ninput = ip1\n[loss]",
+                       "loss/input = ip1": "input = relu2"})
+        done = self.run_dlcore("check", text)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_each_mistake(self):
         for changes, (section, key), words in BAD:
             with self.subTest(changes=changes):
