@@ -234,6 +234,13 @@ static dlc_status check_parameters(checked_phase *at, const dlc_net *net) {
     return DLC_OK;
 }
 
+/* Are its parameters unknown until the ranks build the net? */
+static int is_inferred_later(const dlc_graph_layer *layer) {
+    const dlc_layer_ops *ops = layer->feature->ops;
+    return !DLC_HAS(ops->family, infers_without_device) ||
+           !ops->family->infers_without_device;
+}
+
 /* Refuses to train a net without trained parameters, unless some may be missing. */
 static void check_trained(checked_phase *at, const dlc_net *net) {
     int frozen = 0;
@@ -244,7 +251,8 @@ static void check_trained(checked_phase *at, const dlc_net *net) {
         frozen |= param->is_frozen;
     }
     for (int32_t i = 0; i < at->setup->graph->layers; i++)
-        if (at->reported[i] || at->setup->graph->layer[i].broken)
+        if (at->reported[i] || at->setup->graph->layer[i].broken ||
+            is_inferred_later(&at->setup->graph->layer[i]))
             return;
     if (at->phase == DLC_PHASE_TRAIN)
         dlc_problems_add(at->problems, at->setup->config, DLC_LINE_FILE,

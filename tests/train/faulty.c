@@ -1,0 +1,156 @@
+/* Layers for tests of what a job says about the faults of a plugin: y = w * x for each
+ * element, with one weight. The option `fault` chooses what goes wrong, and the type
+ * "later" belongs to a family that infers nothing without a device. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <dlcore/layer.h>
+
+static const dlc_host *host;
+
+struct dlc_layer {
+    const char *fault;
+    int64_t count;
+};
+
+static int is(const char *fault, const char *name) {
+    return strcmp(fault, name) == 0;
+}
+
+static dlc_status create(const dlc_layer_args *args, dlc_layer **layer) {
+    const char *fault = host->get_string(args->settings, "fault");
+    if (is(fault, "exit_in_create"))
+        exit(0); // NOLINT(concurrency-mt-unsafe)
+    if (is(fault, "silent_create"))
+        return DLC_ERR_IO;
+    if (is(fault, "no_layer"))
+        return DLC_OK;
+    dlc_layer *made = host->alloc(sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    made->fault = fault;
+    *layer = made;
+    return DLC_OK;
+}
+
+static void destroy(dlc_layer *layer) {
+    host->free(layer);
+}
+
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    (void)layer;
+    shapes->out[0] = shapes->in[0];
+    shapes->params = 1;
+    shapes->param[0].name = "weight";
+    shapes->param[0].shape = (dlc_shape){.rank = 1, .dims = {1}};
+    shapes->param[0].filler = "constant(1)";
+    return DLC_OK;
+}
+
+static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
+    memory->in[0].layout = memory->out[0].layout = NULL;
+    memory->in[0].bytes = memory->out[0].bytes = 0;
+    memory->in[0].dtype = is(layer->fault, "odd_input") ? DLC_F64 : DLC_F32;
+    memory->out[0].dtype = DLC_F32;
+    memory->reads_in = 1;
+    layer->count = dlc_shape_count(&memory->in[0].shape);
+    return DLC_OK;
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    const float *x = run->in[0], *weight = run->param[0];
+    float *y = run->out[0];
+    if (is(layer->fault, "exit_in_forward"))
+        exit(0); // NOLINT(concurrency-mt-unsafe)
+    if (is(layer->fault, "silent_forward"))
+        return DLC_ERR_IO;
+    for (int64_t i = 0; i < layer->count; i++)
+        y[i] = *weight * x[i];
+    return DLC_OK;
+}
+
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    const float *x = run->in[0], *weight = run->param[0], *dy = run->out_diff[0];
+    float *dx = run->in_diff[0], sum = 0;
+    for (int64_t i = 0; i < layer->count; i++)
+        sum += dy[i] * x[i];
+    *(float *)run->param_diff[0] = sum;
+    for (int64_t i = 0; dx && i < layer->count; i++)
+        dx[i] = dy[i] * *weight;
+    return DLC_OK;
+}
+
+static dlc_status family_open(const dlc_family_args *args, void **context) {
+    (void)args;
+    *context = NULL;
+    return DLC_OK;
+}
+
+static void family_close(void *context) {
+    (void)context;
+}
+
+static int same_layout(const dlc_tensor *a, const dlc_tensor *b) {
+    return a->layout == b->layout;
+}
+
+static dlc_status reorder_create(void *context, const dlc_tensor *from,
+                                 const dlc_tensor *to, dlc_reorder **reorder) {
+    (void)context;
+    (void)from;
+    (void)to;
+    (void)reorder;
+    return host->fail(DLC_ERR_UNSUPPORTED, "only plain float32");
+}
+
+static dlc_status reorder_run(dlc_reorder *reorder, const void *src, void *dst) {
+    (void)reorder;
+    (void)src;
+    (void)dst;
+    return DLC_ERR_INTERNAL;
+}
+
+static void reorder_destroy(dlc_reorder *reorder) {
+    (void)reorder;
+}
+
+#define FAMILY(NAME, INFERS) \
+    { \
+        .size = sizeof(dlc_family), .name = (NAME), .infers_without_device = (INFERS), \
+        .open = family_open, .close = family_close, .same_layout = same_layout, \
+        .reorder_create = reorder_create, .reorder_run = reorder_run, \
+        .reorder_destroy = reorder_destroy \
+    }
+#define OPS(FAMILY) \
+    { \
+        .size = sizeof(dlc_layer_ops), .family = (FAMILY), .create = create, \
+        .destroy = destroy, .infer = infer, .prepare = prepare, .forward = forward, \
+        .backward = backward \
+    }
+static const dlc_family faulty = FAMILY("faulty", 1), later = FAMILY("later", 0);
+static const dlc_layer_ops faulty_ops = OPS(&faulty), later_ops = OPS(&later);
+
+static dlc_status load(const dlc_host *services) {
+    host = services;
+    return DLC_OK;
+}
+
+static const dlc_option options[] = {
+    DLC_CHOICE("fault", "none",
+               "none|exit_in_create|exit_in_forward|silent_create|silent_forward|"
+               "odd_input|no_layer",
+               "what goes wrong"),
+    DLC_OPTIONS_END,
+};
+
+#define LAYER(NAME, CALLS) \
+    { \
+        .size = sizeof(dlc_feature), .kind = DLC_KIND_LAYER, .name = (NAME), \
+        .help = "one weight for all elements", .device = "cpu", .options = options, \
+        .ops = (CALLS) \
+    }
+
+static const dlc_feature features[] = {LAYER("faulty", &faulty_ops),
+                                       LAYER("later", &later_ops), DLC_FEATURES_END};
+
+DLC_PLUGIN("faulty", "1.0", "BSD-2-Clause", features, load);

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Training with the layers of somebody's plugin (faulty.c): it works, and a fault of the
+plugin ends the job with a sentence that names the layer.
+
+    test_plugins.py FOLDER     the folder of the plugin
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN = os.environ["DLCORE_BIN"]
+FOLDER = sys.argv.pop()
+
+NET = """[data]
+source = synthetic
+shape = 4,1,1
+classes = 4
+samples = 64
+batch = 8
+[solver]
+type = sgd
+learning_rate = 0.01
+[train]
+iterations = 4
+checkpoint_last = no
+[{name}]
+type = {type}
+fault = {fault}
+[loss]
+type = softmax_loss
+"""
+
+
+class Plugins(unittest.TestCase):
+    def train(self, fault="none", kind="faulty", ranks=1):
+        with tempfile.TemporaryDirectory() as folder:
+            net = pathlib.Path(folder) / "net.ini"
+            net.write_text(NET.format(name="own", type=kind, fault=fault), encoding="utf-8")
+            return subprocess.run([BIN, "train", net, f"--ranks={ranks}"], cwd=folder, text=True, timeout=100,
+                                  capture_output=True, check=False, env=os.environ | {"DLCORE_PLUGIN_PATH": FOLDER})
+
+    def expect(self, done, code, words):
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertRegex(done.stderr, words)
+
+    def test_without_fault(self):
+        for kind in ("faulty", "later"):
+            with self.subTest(kind=kind):
+                done = self.train(kind=kind)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertNotIn("error:", done.stderr)
+                self.assertIn("done after 4 iterations", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
