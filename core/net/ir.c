@@ -91,11 +91,12 @@ net_op *dlc_net_op_of_node(const dlc_net *net, int32_t node) {
 
 dlc_status dlc_net_blame(const net_op *op, const char *phase, dlc_status status) {
     char quoted[256];
+    const char *detail = dlc_detail();
     snprintf(quoted, sizeof quoted, "'%s'", op->name);
-    if (strstr(dlc_detail(), quoted))
+    if (strstr(detail, quoted))
         return status;
     return dlc_fail(status, "layer %s%s%s: %s", quoted, phase ? ", " : "",
-                    phase ? phase : "", dlc_detail());
+                    phase ? phase : "", *detail ? detail : dlc_status_text(status));
 }
 
 /* ---- Tensors --------------------------------------------------------------------- */

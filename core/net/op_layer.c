@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "net/layer.h"
 #include "net/ops.h"
+#include "plugin/answers.h"
 
 /* ---- infer ----------------------------------------------------------------------- */
 
@@ -57,7 +58,10 @@ static dlc_status create(const dlc_net *net, net_layer *layer, int64_t begin,
         .plain_params = net->args.plain_params && net->args.plain_params[node],
         .frozen = from->frozen,
         .group = layer->all_samples ? NULL : net->args.group};
-    return layer->calls->create(&args, &layer->layer);
+    dlc_status status = layer->calls->create(&args, &layer->layer);
+    if (status == DLC_OK && !layer->layer)
+        status = dlc_answer_refuse(from->feature, "create returned no layer");
+    return status == DLC_OK ? DLC_OK : dlc_net_blame(&layer->op, NULL, status);
 }
 
 /* The rows per block: 0 unless it depends on the positions of samples and gets those of

@@ -107,7 +107,9 @@ dlc_status dlc_net_reorder_input(dlc_net *net, net_op *reader, int32_t i,
         op->input[0] = tensor;
         op->in[0] = net->tensor[tensor].tensor;
         op->out[0] = *wanted;
-        DLC_TRY(make_reorder(net, op));
+        dlc_status status = make_reorder(net, op);
+        if (status != DLC_OK)
+            return dlc_net_blame(reader, "reordering its input", status);
         found = op->output[0];
     }
     reader->input[i] = found;

@@ -55,6 +55,15 @@ class Plugins(unittest.TestCase):
                 self.assertNotIn("error:", done.stderr)
                 self.assertIn("done after 4 iterations", done.stdout)
 
+    def test_failures_have_a_sentence(self):
+        for fault, code, words in (
+                ("silent_create", 2, r"\[own\] input/output error"),
+                ("no_layer", 2, r"layer 'faulty' of plugin 'faulty': create returned no layer"),
+                ("silent_forward", 1, "layer 'own', forward: input/output error"),
+                ("odd_input", 2, "layer 'own', reordering its input: only plain float32")):
+            with self.subTest(fault=fault):
+                self.expect(self.train(fault), code, words)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
