@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exit.h"
 #include "base/log.h"
 #include "base/suggest.h"
 #include "command.h"
@@ -84,7 +85,9 @@ int main(int argc, char **argv) {
         static char name[64]; /* argv keeps pointing to it */
         snprintf(name, sizeof name, "dlcore %s", subcommands[i].name);
         argv[1] = name;
-        return subcommands[i].run(argc - 1, argv + 1);
+        int code = subcommands[i].run(argc - 1, argv + 1);
+        dlc_exit_allow();
+        return code;
     }
     return unknown(argv[1]);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/exit.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "class_names.h"
@@ -157,8 +158,10 @@ void dlc_tool_share_input_of_train(struct argp_state *state,
 void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input) {
     argp_err_exit_status = 2;
     error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
-    if (!error)
+    if (!error) {
+        dlc_exit_forbid(); /* the parser exits after --help */
         return;
+    }
     dlc_error("cannot parse the command line: %s",
               strerror(error)); // NOLINT(concurrency-mt-unsafe): one thread
     exit(error == ENOMEM ? 1 : argp_err_exit_status);

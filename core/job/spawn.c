@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/exit.h"
 #include "base/log.h"
 #include "job/rank.h"
 #include "job/signals.h"
@@ -112,9 +113,10 @@ static void begin_rank(const dlc_launch *launch, const dlc_spawn *spawn,
     if (output[0] >= 0)
         close(output[0]);
     spawn->in_child(spawn->context);
+    int code = rank_main(launch, spawn, control[1], output[1]);
+    dlc_exit_allow();
     /* exit() and not _exit(): streams are flushed and libraries closed. */
-    exit(rank_main(launch, spawn, control[1],
-                   output[1])); // NOLINT(concurrency-mt-unsafe)
+    exit(code); // NOLINT(concurrency-mt-unsafe)
 }
 
 dlc_status dlc_spawn_rank(const dlc_launch *launch, const dlc_spawn *spawn,

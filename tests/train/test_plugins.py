@@ -64,6 +64,12 @@ class Plugins(unittest.TestCase):
             with self.subTest(fault=fault):
                 self.expect(self.train(fault), code, words)
 
+    def test_exit(self):
+        """A plugin that ends the process does not end the job as if it were done."""
+        for fault, ranks in (("exit_in_create", 1), ("exit_in_forward", 1), ("exit_in_forward", 2)):
+            with self.subTest(fault=fault, ranks=ranks):
+                self.expect(self.train(fault, ranks=ranks), 1, r"error: .*has called exit\(0\)")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

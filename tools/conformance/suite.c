@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/exit.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -145,6 +146,7 @@ __attribute__((noreturn)) static void run_child(const suite_subject *subject,
                                                 const suite_check *check, int feature,
                                                 int report) {
     suite_run run = {.subject = subject, .report = report};
+    dlc_exit_allow(); /* the exit code shows it */
     /* Neither this process nor any that it starts (its process group) outlives the
      * check. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
