@@ -125,6 +125,7 @@ static void must_be_constant(suite_run *run, const void *at, const char *what) {
 }
 
 static void descriptor_is_constant(suite_run *run) {
+    descriptor_is_valid(run); /* or its tables may have no end */
     must_be_constant(run, run->plugin, "its " DLC_PLUGIN_SYMBOL);
     must_be_constant(run, run->plugin->features, "its table of features");
     for (const dlc_feature *f = run->plugin->features; f->name; f = DLC_NEXT(f)) {
@@ -134,6 +135,7 @@ static void descriptor_is_constant(suite_run *run) {
 }
 
 static void has_no_duplicates(suite_run *run) {
+    descriptor_is_valid(run);
     for (const dlc_feature *a = run->plugin->features; a->name; a = DLC_NEXT(a))
         for (const dlc_feature *b = DLC_NEXT(a); b->name; b = DLC_NEXT(b))
             if (a->kind == b->kind && strcmp(a->name, b->name) == 0 &&

@@ -486,6 +486,27 @@ def try_sound(folder, kind, sources, changes):
     return [] if code == 0 else [f"a {kind} without a fault fails:\n{text}"]
 
 
+def try_endless(folder, sources):
+    """Tables that dlcore refuses are not walked: they may have no end."""
+    failures = []
+    for number, change in enumerate((("    DLC_OPTIONS_END,", '    {.name = "odd"},\n    DLC_OPTIONS_END,'),
+                                     ("    {.size = sizeof(dlc_feature),", "    {.size = 0,"))):
+        own = folder / f"endless-{number}"
+        own.mkdir()
+        for file, text in mutate(sources, [change]).items():
+            (own / file).write_text(text)
+        out = own / "endless.so"
+        compile_plugin(folder / "layer", sorted(own.glob("*.c")), "layer", (), out)
+        try:
+            done = subprocess.run([DLCORE, "plugin", "check", str(out)], capture_output=True, text=True, timeout=25)
+        except subprocess.TimeoutExpired:
+            failures.append(f"the check of the layer without {change[0].strip()} does not end")
+            continue
+        if done.returncode != 3 or "it hangs" in done.stdout:
+            failures.append(f"plugin check ends with {done.returncode}:\n{done.stdout}")
+    return failures
+
+
 def try_settings(folder):
     """What was not run is told apart from what has passed, and is no success."""
     out = folder / "data.so"
@@ -543,11 +564,11 @@ def main():
                   if not wanted or any(what[0].startswith(word) for word in wanted)]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             jobs = [] if wanted else [pool.submit(try_whole, folder, kind, templates[kind]) for kind in KINDS]
-            jobs += [] if wanted else [pool.submit(try_sound, folder, "layer", templates["layer"], WEIGHT),
-                                       pool.submit(try_sound, folder, "decoder", templates["decoder"], (LOSSY, rounded(2)))]
+            jobs += [] if wanted else [pool.submit(try_sound, folder, kind, templates[kind], changes)
+                                       for kind, changes in (("layer", WEIGHT), ("decoder", (LOSSY, rounded(2))))]
             jobs += [pool.submit(try_mutant, folder, number, templates[what[1]], what) for number, what in chosen]
             failures = [line for job in jobs for line in job.result()]
-            failures += [] if wanted else try_settings(folder)
+            failures += [] if wanted else try_settings(folder) + try_endless(folder, templates["layer"])
         for left in pathlib.Path("/dev/shm").glob("dlcore-mutant-*"):
             left.unlink()
     print(*failures, sep="\n")
