@@ -147,6 +147,28 @@ static void gradients_are_slopes(suite_run *run) {
     layer_over_grid(run, DLC_PHASE_TRAIN, compare_slopes);
 }
 
+static int
+    leaving_out; /* inputs of the grid with other gradients than that of input 0 */
+
+static void compare_other_slopes(layer_fixture *f) {
+    int others = f->prepared.wants_gradient != 0;
+    for (int32_t i = 0; i < f->prepared.params; i++)
+        others |= f->memory->param_diff[i] != NULL;
+    leaving_out += others;
+    if (others) /* or backward is not called */
+        compare_slopes(f);
+}
+
+static void leaves_out_gradients(suite_run *run) {
+    const dlc_layer_ops *ops = run->feature->ops;
+    if (!DLC_CAN(ops, backward))
+        suite_skip(run, "it has no backward");
+    leaving_out = 0;
+    layer_over_grid_of_data(run, compare_other_slopes);
+    if (!leaving_out)
+        suite_skip(run, "it has no other gradient than that of its input");
+}
+
 /* Checks that backward adds to the gradient of input i. */
 static void accumulate_into(layer_fixture *f, int32_t i) {
     float alone[ROOM], there[ROOM];
@@ -266,6 +288,8 @@ const suite_check suite_layer_checks[] = {
     CHECK("layer.repeats", "forward is bitwise reproducible", repeats_itself),
     CHECK("layer.gradients", "gradients agree with finite differences",
           gradients_are_slopes),
+    CHECK("layer.unwanted", "backward leaves out the gradient of an input that is data",
+          leaves_out_gradients),
     CHECK("layer.accumulate", "backward adds to gradients where it offers that",
           accumulates),
     CHECK("layer.params", "param_export undoes param_import", params_come_back),

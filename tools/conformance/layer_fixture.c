@@ -2,10 +2,12 @@
  * inputs that the checks try. */
 #include "layer_fixture.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "plugin/answers.h"
 
 enum { FIRST_ITERATION = 5 };
 
@@ -62,13 +64,55 @@ static void show_inputs(layer_fixture *f, const layer_inputs *inputs) {
                                    .out = f->out,
                                    .param = f->param};
     for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
-        f->param[i].size = sizeof f->param[i];
+        f->param[i] = (dlc_param){
+            .size = sizeof f->param[i], .lr_mult = 1, .decay_mult = 1};
     for (int32_t i = 0; i < inputs->count; i++) {
         int label = inputs->labels && i == inputs->count - 1;
         f->in[i] = (dlc_tensor){.shape = inputs->shape[i],
                                 .dtype = label ? DLC_I32 : DLC_F32};
         f->plain_in[i] = f->in[i];
     }
+}
+
+static int is_factor(double factor) {
+    return isfinite(factor) && factor >= 0;
+}
+
+static void check_params(const layer_fixture *f) {
+    int32_t params = f->shapes.params;
+    int32_t bad = dlc_answer_bad_name(&f->param->name, sizeof *f->param, params);
+    int trained = 0;
+    if (bad >= 0)
+        suite_fail(f->run, "infer gives parameter %d no valid name of its own", bad);
+    for (int32_t i = 0; i < params; i++) {
+        const dlc_param *param = &f->param[i];
+        trained |= !(param->flags & DLC_PARAM_BUFFER);
+        if (!dlc_answer_is_tensor(&param->shape, DLC_F32))
+            suite_fail(f->run, "infer gives parameter %s no valid shape", param->name);
+        if (!is_factor(param->lr_mult) || !is_factor(param->decay_mult))
+            suite_fail(f->run,
+                       "lr_mult or decay_mult of parameter %s is no number from 0 on",
+                       param->name);
+    }
+    if (trained && !DLC_CAN(f->ops, backward))
+        suite_fail(f->run, "it has parameters to train, but no backward");
+}
+
+static int is_beyond(uint64_t set, int32_t count) {
+    return count < 64 && set >> count != 0;
+}
+
+static void check_sets(const layer_fixture *f) {
+    const dlc_layer_memory *memory = &f->prepared;
+    if (is_beyond(f->shapes.no_gradient, memory->inputs) ||
+        is_beyond(memory->reads_in | memory->in_place, memory->inputs) ||
+        is_beyond(memory->reads_out, memory->outputs))
+        suite_fail(f->run, "no_gradient, reads_in, in_place or reads_out names a "
+                           "tensor that it does not have");
+    if (memory->workspace_bytes > DLC_ANSWER_BYTES_MAX ||
+        memory->scratch_bytes > DLC_ANSWER_BYTES_MAX)
+        suite_fail(f->run, "it wants %zu bytes of workspace and %zu of scratch memory",
+                   memory->workspace_bytes, memory->scratch_bytes);
 }
 
 static void check_shapes(layer_fixture *f) {
@@ -78,13 +122,9 @@ static void check_shapes(layer_fixture *f) {
         suite_fail(f->run, "infer reports %d outputs and %d parameters",
                    shapes->outputs, shapes->params);
     for (int32_t i = 0; i < shapes->outputs; i++)
-        if (f->out[i].shape.rank < 0 || f->out[i].shape.rank > DLC_MAX_DIMS ||
-            dlc_shape_count(&f->out[i].shape) < 1 || !dlc_dtype_bytes(f->out[i].dtype))
+        if (!dlc_answer_is_tensor(&f->out[i].shape, f->out[i].dtype))
             suite_fail(f->run, "infer gives output %d no valid shape or type", i);
-    for (int32_t i = 0; i < shapes->params; i++)
-        if (!f->param[i].name || !*f->param[i].name ||
-            dlc_shape_count(&f->param[i].shape) < 1)
-            suite_fail(f->run, "infer gives parameter %d no name or no shape", i);
+    check_params(f);
     if (shapes->multiply_adds < 0)
         suite_fail(f->run, "infer reports %lld multiply-adds",
                    (long long)shapes->multiply_adds);
@@ -105,8 +145,10 @@ static void prepare(layer_fixture *f, dlc_phase phase) {
     for (int32_t i = 0; phase == DLC_PHASE_TRAIN && i < f->prepared.inputs; i++)
         if (!(f->shapes.no_gradient >> i & 1) && f->in[i].dtype == DLC_F32)
             f->prepared.wants_gradient |= 1ull << i;
+    f->prepared.wants_gradient &= ~f->unwanted;
     f->prepared.shared_gradient = f->prepared.wants_gradient;
     suite_must(f->run, f->ops->prepare(f->layer, &f->prepared), "prepare");
+    check_sets(f);
     for (int32_t i = 0; i < f->prepared.params; i++)
         if (f->param_count[i] < dlc_shape_count(&f->param[i].shape))
             suite_fail(f->run,
@@ -177,9 +219,10 @@ static void close_fixture(layer_fixture *f) {
 
 /* Creates and prepares the layer. Returns DLC_ERR_CONFIG or DLC_ERR_UNSUPPORTED if it
  * does not accept these inputs; any other error fails the check. */
-static dlc_status open_fixture(suite_run *run, dlc_phase phase,
+static dlc_status open_fixture(suite_run *run, dlc_phase phase, uint64_t unwanted,
                                const layer_inputs *inputs, layer_fixture *f) {
-    *f = (layer_fixture){.run = run, .ops = run->feature->ops, .phase = phase};
+    *f = (layer_fixture){
+        .run = run, .ops = run->feature->ops, .phase = phase, .unwanted = unwanted};
     device_fixture_open(run, &f->device);
     open_group(f);
     dlc_status status = create(f, phase);
@@ -248,7 +291,8 @@ static int takes_labels(const suite_run *run) {
     return (run->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
 }
 
-void layer_over_grid(suite_run *run, dlc_phase phase, layer_visitor *visit) {
+static void over_grid(suite_run *run, dlc_phase phase, uint64_t unwanted,
+                      layer_visitor *visit) {
     int taken = 0;
     for (int shape = 0; shape < SHAPES; shape++)
         for (int kind = takes_labels(run) ? KINDS - 1 : 0;
@@ -256,7 +300,7 @@ void layer_over_grid(suite_run *run, dlc_phase phase, layer_visitor *visit) {
             layer_inputs inputs;
             layer_fixture f;
             make_inputs(kind, &grid[shape], &inputs);
-            if (open_fixture(run, phase, &inputs, &f) != DLC_OK)
+            if (open_fixture(run, phase, unwanted, &inputs, &f) != DLC_OK)
                 continue;
             visit(&f);
             close_fixture(&f);
@@ -265,4 +309,12 @@ void layer_over_grid(suite_run *run, dlc_phase phase, layer_visitor *visit) {
     if (!taken)
         suite_skip(run, "it accepts none of the inputs that this check tries: %s",
                    dlc_detail());
+}
+
+void layer_over_grid(suite_run *run, dlc_phase phase, layer_visitor *visit) {
+    over_grid(run, phase, 0, visit);
+}
+
+void layer_over_grid_of_data(suite_run *run, layer_visitor *visit) {
+    over_grid(run, DLC_PHASE_TRAIN, 1, visit);
 }

@@ -50,6 +50,7 @@ typedef struct layer_fixture {
     device_fixture device;
     const dlc_layer_ops *ops;
     dlc_phase phase;
+    uint64_t unwanted; /* inputs whose gradient nobody wants */
     void *family;
     dlc_layer *layer;
     dlc_layer_shapes shapes;
@@ -105,6 +106,8 @@ static inline size_t layer_param_bytes(const layer_fixture *f, int32_t i) {
  * check if it accepts none. */
 typedef void layer_visitor(layer_fixture *f);
 void layer_over_grid(suite_run *run, dlc_phase phase, layer_visitor *visit);
+/* The same in training, where input 0 is data: nobody wants its gradient. */
+void layer_over_grid_of_data(suite_run *run, layer_visitor *visit);
 
 /* 1 if the layer is a metric or a loss. */
 int layer_fixture_is_metric(const layer_fixture *f);

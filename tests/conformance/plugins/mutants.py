@@ -258,6 +258,14 @@ WEIGHT = (("    shapes->out[0].dtype = DLC_F32;", "    shapes->out[0].dtype = DL
            "fabsf(x[i]));\n    dw[0] = sum;\n    if (!dx)\n"),
           ("        float root = 1 - layer->slope * fabsf(y[i]);", "        float root = 1 / (1 + layer->slope * fabsf(x[i]));"),
           ("dx[i] = dy[i] * root * root", "dx[i] = w * dy[i] * root * root"))
+mutant("layer.unwanted", "layer", *WEIGHT, ("    if (!dx)\n        return DLC_OK; /* the gradient is not wanted */\n", ""))
+INFERS = "    shapes->out[0].dtype = DLC_F32;\n"
+mutant("layer.runs", "layer", *WEIGHT, ('.name = "weight"', '.name = "a/b"'))
+mutant("layer.runs", "layer", *WEIGHT, ("shapes->params = 1;", "shapes->params = 1;\n    shapes->param[0].lr_mult = -1;"))
+mutant("layer.runs", "layer", *WEIGHT, ("    .backward = layer_backward,\n", ""))
+mutant("layer.runs", "layer", (INFERS, INFERS + "    shapes->no_gradient = 2;\n"))
+mutant("layer.runs", "layer", (INFERS, INFERS + "    shapes->out[0].shape.dims[1] = INT64_MAX / 16;\n"))
+mutant("layer.runs", "layer", ("    memory->reads_out = 1;", "    memory->reads_out = 3;"))
 START = "    const float *x = run->in[0];\n"
 STATE = ("    int64_t count;\n};", "    int64_t count;\n    float kept[4096];\n    const float *x;\n    const float *w;\n};")
 mutant("layer.read_only", "layer", ("    memory->in_place = 1;\n", ""),
