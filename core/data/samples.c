@@ -108,6 +108,8 @@ static int has_valid_shape(const dlc_field *field) {
 }
 
 static dlc_status check_fields(const dlc_samples *samples) {
+    const size_t least = offsetof(dlc_field, class_names) +
+                         sizeof(((dlc_field *)0)->class_names);
     const dlc_data_info *info = &samples->info;
     if (info->field_count < 1 || info->field_count > DLC_FIELDS_MAX)
         return dlc_fail(DLC_ERR_PLUGIN,
@@ -116,9 +118,17 @@ static dlc_status check_fields(const dlc_samples *samples) {
                         (int)info->field_count, DLC_FIELDS_MAX);
     for (int32_t f = 0; f < info->field_count; f++) {
         const dlc_field *field = dlc_samples_field(samples, f);
+        if (field->size < least)
+            return dlc_fail(DLC_ERR_PLUGIN,
+                            "field %d of the data source has a size of %u bytes, too "
+                            "small for its required fields",
+                            (int)f, (unsigned)field->size);
         if (!field->name || !*field->name)
             return dlc_fail(DLC_ERR_PLUGIN, "field %d of the data source has no name",
                             (int)f);
+        if (dlc_samples_find(samples, field->name) != f)
+            return dlc_fail(DLC_ERR_PLUGIN, "the data source has two fields %s",
+                            field->name);
         if (field->dtype > DLC_U8 || !has_valid_shape(field) || !has_valid_role(field))
             return dlc_fail(DLC_ERR_PLUGIN,
                             "field %s of the data source has an invalid type or shape",

@@ -159,6 +159,54 @@ static void numbers_are_finite(suite_run *run) {
     }
 }
 
+/* The field whose values are not finite; -1: none. */
+static int32_t odd_field(const fixture *s, const dlc_read_sample *read) {
+    for (int32_t f = 0; f < s->samples.info.field_count; f++) {
+        const float *data = read->value[f].data;
+        size_t count = read->value[f].bytes / sizeof *data;
+        for (size_t j = 0; j < count; j++)
+            if (dlc_samples_field(&s->samples, f)->dtype == DLC_F32 &&
+                !isfinite(data[j]))
+                return f;
+    }
+    return -1;
+}
+
+/* Reading checks that values have the shapes of their fields. */
+static void fields_have_values(suite_run *run) {
+    fixture s;
+    dlc_read_sample read = {0};
+    int64_t index[SOME];
+    fixture_open(run, 1, &s);
+    scatter(&s, index);
+    uint32_t all = (1u << s.samples.info.field_count) - 1;
+    for (int i = 0; i < SOME; i++) {
+        suite_must(run, dlc_samples_read_fields(&s.samples, index[i], all, NULL, &read),
+                   "read");
+        int32_t odd = odd_field(&s, &read);
+        if (odd >= 0)
+            suite_fail(run, "field %s of sample %lld has a number that is not finite",
+                       dlc_samples_field(&s.samples, odd)->name, (long long)index[i]);
+    }
+    dlc_read_sample_free(&read);
+}
+
+static void names_end(suite_run *run) {
+    enum { ROOM = 8 };
+    char text[ROOM + GUARD];
+    fixture s;
+    fixture_open(run, 1, &s);
+    if (!DLC_CAN(s.ops, name))
+        suite_skip(run, "it has no names of samples");
+    memset(text, 0x7e, sizeof text);
+    s.ops->name(s.source, 0, text, ROOM);
+    if (!memchr(text, '\0', ROOM))
+        suite_fail(run, "the name of a sample does not end with a NUL");
+    for (int i = 0; i < GUARD; i++)
+        if (text[ROOM + i] != 0x7e)
+            suite_fail(run, "name writes beyond the end of its buffer");
+}
+
 /* Reads samples in one order, and in the reverse one. */
 static void order_is_free(suite_run *run) {
     fixture s;
@@ -323,6 +371,9 @@ const suite_check suite_data_checks[] = {
     CHECK("data.describe", "fields and number of samples are valid", describes_itself),
     CHECK("data.labels", "every label is one of the classes", labels_are_classes),
     CHECK("data.finite", "samples are finite numbers", numbers_are_finite),
+    CHECK("data.fields", "every field has a value of its shape, of finite numbers",
+          fields_have_values),
+    CHECK("data.name", "the name of a sample stays inside its buffer", names_end),
     CHECK("data.order", "samples do not depend on the order of reading", order_is_free),
     CHECK("data.bounds", "read stays inside its buffers", stays_in_bounds),
     CHECK("data.whole", "read writes every byte of a sample", writes_whole_samples),

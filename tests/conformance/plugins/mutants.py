@@ -213,6 +213,25 @@ mutant("data.labels", "data", ("    return label;", "    return label + source->
 mutant("data.finite", "data", ("{3, {1, source->side, source->side}}", "{3, {1, source->side, source->side / 4}}"),
        ("info->dtype = DLC_U8", "info->dtype = DLC_F32"), ("pixels[i] = (unsigned char)(noise + (bright ? 128 : 0))",
                                                            "pixels[i] = (unsigned char)(noise | bright | 255)"))
+FIELDS = ((".read = bars_read,", ".read_sample = bars_sample,"),
+          ("    info->classes = source->classes;\n", "    info->classes = source->classes;\n    info->fields = fields;\n"
+           "    info->field_count = 3;\n"),
+          ("static dlc_status bars_describe(", "static const dlc_field fields[] = {\n"
+           '    {sizeof(dlc_field), DLC_ROLE_IMAGE, 0, DLC_U8, "image", {3, {1, 4, 4}}},\n'
+           '    {sizeof(dlc_field), DLC_ROLE_CLASS, 0, DLC_I32, "label", {1, {1}}, 4},\n'
+           '    {sizeof(dlc_field), DLC_ROLE_VECTOR, 0, DLC_F32, "angles", {1, {4}}}};\n'
+           "static dlc_status bars_sample(dlc_source *source, dlc_sample *sample) {\n    (void)source;\n"
+           "    static const uint64_t bytes[] = {16, 4, 16};\n    for (int32_t f = 0; f < 3; f++)\n"
+           "        if (sample->wanted >> f & 1) {\n            void *value = sample->memory(sample, f, bytes[f]);\n"
+           "            if (!value)\n                return DLC_ERR_NOMEM;\n            memset(value, 0, bytes[f]);\n"
+           "        }\n    return DLC_OK;\n}\nstatic dlc_status bars_describe("))
+mutant("data.fields", "data", *FIELDS, ("{16, 4, 16}", "{16, 4, 12}"))
+mutant("data.fields", "data", *FIELDS, ("memset(value, 0, bytes[f])", "memset(value, f == 2 ? 255 : 0, bytes[f])"))
+mutant("data.describe", "data", *FIELDS, ('"angles"', '"label"'))
+mutant("data.describe", "data", *FIELDS, ("{sizeof(dlc_field), DLC_ROLE_VECTOR", "{8, DLC_ROLE_VECTOR"))
+mutant("data.name", "data", ("static const dlc_data_ops ops = {", "static void bars_name(dlc_source *source, int64_t index, "
+       "char *text, size_t room) {\n    (void)source;\n    (void)index;\n    memset(text, 'x', room);\n}\n"
+       "static const dlc_data_ops ops = {\n    .name = bars_name,"))
 mutant("data.order", "data", (READ, READ + "    static int64_t turn;\n    turn++;\n"),
        ("source->first + index[i], pixels)", "source->first + index[i] + turn, pixels)"))
 mutant("data.bounds", "data", ("    return DLC_OK;\n}\n\nstatic const dlc_option", "    *pixels = 1;\n    return DLC_OK;\n}"
@@ -573,7 +592,8 @@ def main():
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             jobs = [] if wanted else [pool.submit(try_whole, folder, kind, templates[kind]) for kind in KINDS]
             jobs += [] if wanted else [pool.submit(try_sound, folder, kind, templates[kind], changes)
-                                       for kind, changes in (("layer", WEIGHT), ("decoder", (LOSSY, rounded(2))))]
+                                       for kind, changes in (("layer", WEIGHT), ("data", FIELDS),
+                                                             ("decoder", (LOSSY, rounded(2))))]
             jobs += [pool.submit(try_mutant, folder, number, templates[what[1]], what) for number, what in chosen]
             failures = [line for job in jobs for line in job.result()]
             failures += [] if wanted else try_settings(folder) + try_endless(folder, templates["layer"])
