@@ -2,8 +2,8 @@
 #
 # Builds the plugin <kind>-<name>.so, target <kind>-<name>: it exports the one symbol
 # dlc_plugin_v0 and has no undefined symbols. Kinds: device, transport, layer, solver,
-# consistency, data. LIBS goes to target_link_libraries(). If project() has a VERSION, the
-# sources get it as the string PLUGIN_VERSION.
+# consistency, data, decoder. LIBS goes to target_link_libraries(). If project() has a
+# VERSION, the sources get it as the string PLUGIN_VERSION.
 #
 # RULE is the header with the rules of a solver (DLC_RULE) and nothing else. If nvcc is
 # found, they are compiled for GPUs as well: for CMAKE_CUDA_ARCHITECTURES, or otherwise for

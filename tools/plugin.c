@@ -44,7 +44,7 @@ static void check_new(const plugin_command *command, struct argp_state *state) {
     if (!command->second)
         argp_error(
             state,
-            "new needs a kind (device, transport, layer, solver, consistency, data) "
+            "new needs a kind (device, transport, layer, solver, consistency, data, decoder) "
             "and a name");
     else if (command->json)
         argp_error(state, "--json goes with list and inspect");
@@ -159,7 +159,7 @@ static const struct argp argp = {
         "solver, consistency, train, parallel, transport, layer, block, transforms; "
         "sections: all of them). check tests a file against the SDK's headers, each check in a process of its own. "
         "new makes a folder that builds, tests and packages a new plugin. Kinds: "
-        "device, transport, layer, solver, consistency, data."
+        "device, transport, layer, solver, consistency, data, decoder."
         "\vdlcore looks for plugins beside libdlcore, in dlcore/0, then in each folder "
         "of DLCORE_PLUGIN_PATH. They are inspected in a process of their own: one that "
         "crashes or hangs there is left out. The result is cached in ~/.cache/dlcore "

@@ -109,6 +109,11 @@ def new(work):
         expect(said.count("\n") <= 2, f"more than a sentence: {said}")
         expect(sorted(work.rglob("*")) == before, f"{words} left something behind")
 
+    said = run("dlcore", "plugin", "--help")
+    missing = [kind for kind in KINDS if not re.search(rf"Kinds:[^.]*\b{kind}\b", said)]
+    expect(not missing, f"the help lacks {missing}: {said}")
+    said = run("dlcore", "plugin", "new", cwd=work, code=2)
+    expect(all(kind in said for kind in KINDS), said)
     refuse(["layr", "x"], "did you mean 'layer'?")
     refuse(["", "x"], "the kinds are device")
     for name in ("", "X", "9x", "-x", "_x", "x/y", "../x", "x y", "x.", "ü", "x" * 41):
