@@ -9,7 +9,7 @@
 # results on every instruction set and on GPUs: nothing is contracted into FMA. Neither
 # errno nor the exceptions of IEEE 754 are looked at, and they would prevent vectorization.
 function(dlcore_set_rule_options target)
-  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C>:-O3;-ffp-contract=off;\
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C,CXX>:-O3;-ffp-contract=off;\
 -fno-math-errno;-fno-trapping-math>")
 endfunction()
 

@@ -4,6 +4,7 @@
   install        cmake --install into a scratch folder, and the values in dlcore.pc
   docs           every command of docs/writing-plugins.md (blocks that begin ```sh run)
   new            dlcore plugin new: what it refuses, and that failures leave no files
+  cxx            a solver in C++: its rule is built as in C
   package        a Debian package of a plugin that `plugin new` made
   packages       every installed file is in one Debian package and in one RPM (packages.py)
   man            the manual pages: all present, none with a warning
@@ -279,6 +280,21 @@ def completion_of_settings(work, offered):
            "a value of a layer's key")
 
 
+def cxx(work):
+    """Bitwise identical results need code without FMA, which x86-64-v4 has."""
+    (work / "rule.cpp").write_text((SOURCE / "tests/sdk/rule.cpp").read_text())
+    (work / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(rule VERSION 1.0 LANGUAGES CXX)\n"
+        "set(CMAKE_BUILD_TYPE RelWithDebInfo)\nset(CMAKE_EXPORT_COMPILE_COMMANDS ON)\n"
+        "find_package(dlcore REQUIRED)\ndlcore_add_plugin(solver rule SOURCES rule.cpp)\n"
+        "target_compile_options(solver-rule PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Werror)\n")
+    run("cmake", "-S", work, "-B", work / "build")
+    run("cmake", "--build", work / "build")
+    run("dlcore", "plugin", "check", work / "build/plugins/solver-rule.so")
+    command = (work / "build/compile_commands.json").read_text()
+    expect("-ffp-contract=off" in command and "-O3" in command, command)
+
+
 def example(work, name):
     copy = work / name
     shutil.copytree(SOURCE / "examples" / name, copy)
@@ -286,7 +302,7 @@ def example(work, name):
 
 
 def main():
-    test = {"install": install, "docs": docs, "new": new, "package": package,
+    test = {"install": install, "docs": docs, "new": new, "cxx": cxx, "package": package,
             "packages": packages, "man": man, "completion": completion,
             "example": example}[sys.argv[1]]
     with tempfile.TemporaryDirectory(prefix="dlcore-sdk-") as folder:
