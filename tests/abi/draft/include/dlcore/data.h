@@ -41,7 +41,7 @@ extern "C" {
 
 typedef struct dlc_source dlc_source; /* defined by the plugin */
 
-/* Capabilities of a data source, for dlc_feature.caps. */
+/* Capability bits of a data source, for dlc_feature.caps. */
 enum {
     /* Several threads may call read, or read_sample, of one source at once. */
     DLC_DATA_CONCURRENT = 1u << 0,

@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-/* Capabilities of a decoder, for dlc_feature.caps. */
+/* Capability bits of a decoder, for dlc_feature.caps. */
 enum {
     /* A file that encode has made has the same pixels. */
     DLC_DECODER_LOSSLESS = 1u << 0,

@@ -452,7 +452,8 @@ typedef struct dlc_layer_ops {
     uint32_t size;
     const dlc_family *family; /* required */
 
-    /* Required; does not block. Creates a layer, which the caller owns. */
+    /* Required; does not block. Creates a layer, which the caller owns and which is not
+     * NULL. */
     dlc_status (*create)(const dlc_layer_args *args, dlc_layer **layer);
 
     /* Required. Releases the layer, once no pass of it is in flight; does nothing if

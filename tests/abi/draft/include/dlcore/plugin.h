@@ -45,9 +45,9 @@
 extern "C" {
 #endif
 
-/* The version of this interface: draft 0.14. A draft may change in any way with its
- * minor number, so dlcore refuses a plugin that was built with another draft. 1.0 will
- * freeze the interface; the rules above hold from then on. */
+/* The version of this interface, which is a draft. A draft may change in any way with
+ * its minor number, so dlcore refuses a plugin that was built with another draft. 1.0
+ * will freeze the interface; the rules above hold from then on. */
 #define DLC_ABI_MAJOR 0
 #define DLC_ABI_MINOR 17
 
