@@ -96,7 +96,7 @@ static int is_done(const dlc_request *r) {
 static dlc_status check_size(const dlc_request *r, uint64_t bytes) {
     return r->head.bytes == bytes
                ? DLC_OK
-               : host->fail(DLC_ERR_INTERNAL,
+               : host->fail(DLC_ERR_CONFIG,
                             "tcp: rank %d sent a message of an unexpected size",
                             r->rank);
 }

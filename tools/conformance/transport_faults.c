@@ -95,6 +95,82 @@ static void notices_a_death_in_a_collective(suite_run *run) {
     suite_group_play(run, 3, 1u << 2, lose_a_peer_in_a_collective);
 }
 
+/* Rank 1 expects EXPECTED bytes; rank 0 sends fewer or more, before or after. */
+enum { EXPECTED = 1000 };
+
+/* When rank 1 has received this, the message that was sent before it has arrived. */
+static void pass_on(suite_member *m) {
+    unsigned char *byte = suite_group_bytes(m, 1);
+    dlc_request *request;
+    if (m->rank == 0)
+        suite_group_send(m, 1, 2, byte, 1, &request);
+    else
+        suite_group_recv(m, 0, 2, byte, 1, &request);
+    suite_group_wait(m, request);
+}
+
+static void send_another_size(suite_member *m, size_t bytes, int sends_first) {
+    unsigned char *buffer = suite_group_bytes(m, bytes);
+    dlc_request *request;
+    memset(buffer, 1, bytes);
+    if (!sends_first)
+        suite_group_barrier(m);
+    dlc_status status = m->ops->send(m->endpoint, 1, 1, buffer, bytes, &request);
+    if (sends_first)
+        pass_on(m);
+    if (status == DLC_OK)
+        (void)m->ops->wait(m->endpoint, request); /* may succeed or fail */
+}
+
+static void receive_another_size(suite_member *m, int sends_first) {
+    unsigned char *buffer = suite_group_bytes(m, EXPECTED);
+    dlc_request *request;
+    if (sends_first)
+        pass_on(m);
+    dlc_status status = m->ops->recv(m->endpoint, 0, 1, buffer, EXPECTED, &request);
+    if (!sends_first)
+        suite_group_barrier(m);
+    if (status == DLC_OK)
+        status = m->ops->wait(m->endpoint, request);
+    if (status != DLC_ERR_CONFIG)
+        suite_fail(m->run,
+                   "a receive of %d bytes, of which another number was sent, gives %d, "
+                   "not DLC_ERR_CONFIG (%d)",
+                   (int)EXPECTED, (int)status, (int)DLC_ERR_CONFIG);
+    if (buffer[EXPECTED] != 0)
+        suite_fail(m->run, "a message that is too long is written beyond the buffer");
+}
+
+static void differ(suite_member *m, size_t bytes, int sends_first) {
+    if (m->rank == 0)
+        send_another_size(m, bytes, sends_first);
+    else
+        receive_another_size(m, sends_first);
+    suite_group_barrier(m);
+}
+
+static void too_few_first(suite_member *m) {
+    differ(m, EXPECTED - 1, 1);
+}
+
+static void too_few(suite_member *m) {
+    differ(m, EXPECTED - 1, 0);
+}
+
+static void too_many_first(suite_member *m) {
+    differ(m, EXPECTED + 1, 1);
+}
+
+static void too_many(suite_member *m) {
+    differ(m, EXPECTED + 1, 0);
+}
+
+static void sizes_differ(suite_run *run) {
+    suite_body *const bodies[] = {too_few_first, too_few, too_many_first, too_many};
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
+        suite_group_play(run, 2, 0, bodies[i]);
+}
+
 static void leave_requests_in_flight(suite_member *m) {
     enum { BYTES = 1 << 20 };
     int32_t peer = 1 - m->rank;
@@ -204,6 +280,7 @@ const suite_check suite_transport_fault_checks[] = {
     CHECK("transport.death", "a wait returns when a peer dies", notices_a_death),
     CHECK("transport.death_in_collective", "a collective returns when a peer dies",
           notices_a_death_in_a_collective),
+    CHECK("transport.sizes", "a receive of another size fails", sizes_differ),
     CHECK("transport.close", "close cancels what is in flight", closes_at_any_time),
     CHECK("transport.leftovers", "nothing is left in /dev/shm", leaves_nothing),
     {.name = NULL},

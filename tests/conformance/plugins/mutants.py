@@ -421,6 +421,10 @@ mutant("transport.leaks", "transport", ("    dlc_request *r = host->alloc(sizeof
        ("        take_out(r->is_send ? &p->sends : &p->recvs, r);\n        host->free(r);",
         "        take_out(r->is_send ? &p->sends : &p->recvs, r);"), ("    host->free(arrived);", "    free(arrived);"),
        ("#include <unistd.h>", "#include <unistd.h>\n#include <stdlib.h>"))
+mutant("transport.sizes", "transport", ("host->fail(DLC_ERR_CONFIG,\n                            \"rank", "host->fail(DLC_ERR_INTERNAL,\n"
+                                        '                            "rank'))
+mutant("transport.sizes", "transport", ("host->fail(DLC_ERR_CONFIG,\n                          \"rank", "host->fail(DLC_ERR_INTERNAL,\n"
+                                        '                          "rank'))
 mutant("transport.close_alone", "transport", ("        if (e->peers[r].fd >= 0)\n            close(e->peers[r].fd);",
                                               "        while (e->peers[r].fd >= 0 && pull(e, r) == DLC_OK)\n            ;"))
 mutant("transport.close", "transport", ("    if (!e)\n        return;\n", "    if (!e)\n        return;\n    for (int32_t r ="
