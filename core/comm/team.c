@@ -3,6 +3,7 @@
 #include "comm/team.h"
 
 #include "base/memory.h"
+#include "plugin/answers.h"
 
 /* Whether the transport's own reductions may be used. One with DLC_TRANSPORT_PAIRWISE
  * reduces pairwise over the ranks. That is the required order (comm/nodes.h) for ranks
@@ -38,6 +39,7 @@ static dlc_status open_team(dlc_team *team, const dlc_team_args *args) {
                                       .oob_all_gather = args->oob_all_gather,
                                       .check = args->check};
     DLC_TRY(team->ops->open(&team->args, &team->endpoint));
+    DLC_TRY(dlc_answer_check_opened(team->feature, team->endpoint));
     return query_queues(team);
 }
 

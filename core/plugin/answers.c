@@ -106,6 +106,11 @@ static dlc_status try_call(const dlc_feature *feature, const char *name, double 
     return DLC_OK;
 }
 
+dlc_status dlc_answer_check_opened(const dlc_feature *feature, const void *opened) {
+    return opened ? DLC_OK
+                  : dlc_answer_refuse(feature, "open succeeds, but opens nothing");
+}
+
 /* ---- Transports -------------------------------------------------------------- */
 
 /* The arguments of predict. */

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "plugin/answers.h"
 #include "session/ema.h"
 #include "session/feeds.h"
 #include "session/loss_scale.h"
@@ -32,6 +33,7 @@ static dlc_status open_device(dlc_session *session) {
     dlc_device_args args = device_args(session);
     session->device_ops = session->setup->device->ops;
     DLC_TRY(session->device_ops->open(&args, &session->device));
+    DLC_TRY(dlc_answer_check_opened(session->setup->device, session->device));
     if (!DLC_CAN(session->device_ops, queues))
         return DLC_OK;
     return session->device_ops->queues->queue_open(session->device, &session->queue);

@@ -170,8 +170,8 @@ typedef struct dlc_data_ops {
 
     /* Required. Opens the source and checks its files. Report damage here and not
      * during training, as far as it can be seen quickly: DLC_ERR_DATA with the file,
-     * what is wrong, and where in the file. The caller owns *source and releases it
-     * with close. */
+     * what is wrong, and where in the file. The caller owns *source, which is not
+     * NULL, and releases it with close. */
     dlc_status (*open)(const dlc_data_args *args, dlc_source **source);
 
     /* Required. Releases the source; does nothing if `source` is NULL. */

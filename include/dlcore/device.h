@@ -276,7 +276,8 @@ typedef struct dlc_device_ops {
     dlc_status (*links)(int32_t index, dlc_link *links, int32_t capacity,
                         int32_t *count);
 
-    /* Required. Opens a device. The caller owns *device and releases it with close. */
+    /* Required. Opens a device. The caller owns *device, which is not NULL, and
+     * releases it with close. */
     dlc_status (*open)(const dlc_device_args *args, dlc_device **device);
 
     /* Required. Closes the device; does nothing if `device` is NULL. It does not

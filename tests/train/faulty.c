@@ -1,9 +1,11 @@
-/* Layers for tests of what a job says about the faults of a plugin: y = w * x for each
+/* Layers, and a data source that opens nothing, for tests of what a job says about the
+ * faults of a plugin: y = w * x for each
  * element, with one weight. The option `fault` chooses what goes wrong, and the type
  * "later" belongs to a family that infers nothing without a device. */
 #include <stdlib.h>
 #include <string.h>
 
+#include <dlcore/data.h>
 #include <dlcore/layer.h>
 
 static const dlc_host *host;
@@ -130,6 +132,36 @@ static void reorder_destroy(dlc_reorder *reorder) {
 static const dlc_family faulty = FAMILY("faulty", 1), later = FAMILY("later", 0);
 static const dlc_layer_ops faulty_ops = OPS(&faulty), later_ops = OPS(&later);
 
+static dlc_status hollow_open(const dlc_data_args *args, dlc_source **source) {
+    (void)args;
+    *source = NULL;
+    return DLC_OK;
+}
+
+static void hollow_close(dlc_source *source) {
+    (void)source;
+}
+
+static dlc_status hollow_describe(dlc_source *source, dlc_data_info *info) {
+    (void)info;
+    return *(char *)source ? DLC_OK : DLC_ERR_DATA; /* there is none */
+}
+
+static dlc_status hollow_read(dlc_source *source, int32_t n, const int64_t *index,
+                              void *data, int32_t *labels) {
+    (void)n;
+    (void)index;
+    (void)data;
+    (void)labels;
+    return hollow_describe(source, NULL);
+}
+
+static const dlc_data_ops hollow_ops = {.size = sizeof(dlc_data_ops),
+                                        .open = hollow_open,
+                                        .close = hollow_close,
+                                        .describe = hollow_describe,
+                                        .read = hollow_read};
+
 static dlc_status load(const dlc_host *services) {
     host = services;
     return DLC_OK;
@@ -151,6 +183,12 @@ static const dlc_option options[] = {
     }
 
 static const dlc_feature features[] = {LAYER("faulty", &faulty_ops),
-                                       LAYER("later", &later_ops), DLC_FEATURES_END};
+                                       LAYER("later", &later_ops),
+                                       {.size = sizeof(dlc_feature),
+                                        .kind = DLC_KIND_DATA,
+                                        .name = "hollow",
+                                        .help = "nothing",
+                                        .ops = &hollow_ops},
+                                       DLC_FEATURES_END};
 
 DLC_PLUGIN("faulty", "1.0", "BSD-2-Clause", features, load);

@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 BIN = os.environ["DLCORE_BIN"]
 FOLDER = sys.argv.pop()
 
 NET = """[data]
-source = synthetic
+source = {source}
 shape = 4,1,1
 classes = 4
 samples = 64
@@ -36,10 +37,10 @@ type = softmax_loss
 
 
 class Plugins(unittest.TestCase):
-    def train(self, fault="none", kind="faulty", ranks=1):
+    def train(self, fault="none", kind="faulty", ranks=1, source="synthetic"):
         with tempfile.TemporaryDirectory() as folder:
             net = pathlib.Path(folder) / "net.ini"
-            net.write_text(NET.format(name="own", type=kind, fault=fault), encoding="utf-8")
+            net.write_text(NET.format(name="own", type=kind, fault=fault, source=source), encoding="utf-8")
             return subprocess.run([BIN, "train", net, f"--ranks={ranks}"], cwd=folder, text=True, timeout=100,
                                   capture_output=True, check=False, env=os.environ | {"DLCORE_PLUGIN_PATH": FOLDER})
 
@@ -63,6 +64,12 @@ class Plugins(unittest.TestCase):
                 ("odd_input", 2, "layer 'own', reordering its input: only plain float32")):
             with self.subTest(fault=fault):
                 self.expect(self.train(fault), code, words)
+
+    def test_nothing_is_opened(self):
+        net = NET.replace("shape = 4,1,1\nclasses = 4\nsamples = 64\n", "")
+        with unittest.mock.patch(f"{__name__}.NET", net):
+            self.expect(self.train(source="hollow"), 3,
+                        "data .hollow. of plugin 'faulty': open succeeds, but opens nothing")
 
     def test_exit(self):
         """A plugin that ends the process does not end the job as if it were done."""

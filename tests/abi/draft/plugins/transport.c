@@ -156,7 +156,7 @@ static dlc_status begin(peer *p, int32_t rank, const header *head) {
     p->incoming = r;
     return r->bytes == head->bytes
                ? DLC_OK
-               : host->fail(DLC_ERR_INTERNAL,
+               : host->fail(DLC_ERR_CONFIG,
                             "rank %d sent %llu bytes, but %zu were expected", rank,
                             (unsigned long long)head->bytes, r->bytes);
 }
@@ -244,7 +244,7 @@ static dlc_status transport_recv(dlc_endpoint *e, int32_t rank, dlc_tag tag,
     if (!arrived)
         return DLC_OK;
     if (arrived->bytes != bytes)
-        return host->fail(DLC_ERR_INTERNAL,
+        return host->fail(DLC_ERR_CONFIG,
                           "rank %d sent %zu bytes, but %zu were expected", rank,
                           arrived->bytes, bytes);
     if (arrived->moved)

@@ -231,7 +231,7 @@ typedef struct dlc_transport_ops {
 
     /* Required. Connects the ranks; all ranks of the group call it together. `args` and
      * what it points to, except for rank_info, are valid until close. The caller owns
-     * *endpoint. */
+     * *endpoint, which is not NULL. */
     dlc_status (*open)(const dlc_transport_args *args, dlc_endpoint **endpoint);
 
     /* Required. Closes the endpoint and cancels what is in flight, without waiting for
