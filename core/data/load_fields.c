@@ -282,12 +282,13 @@ static const struct loading {
                         dlc_shape *shape);
     dlc_status (*load)(dlc_loader *loader, dlc_load_scratch *scratch,
                        const dlc_loaded_field *field, uint64_t position, void *to);
+    int needs_size; /* of the sample's image, which is read where images differ */
 } table[] = {
-    {DLC_ROLE_IMAGE, image_shape, load_image},
-    {DLC_ROLE_CLASS, class_shape, load_class},
-    {DLC_ROLE_CLASSES, NULL, load_classes},
-    {DLC_ROLE_MASK, mask_shape, load_mask},
-    {DLC_ROLE_BOXES, boxes_shape, load_boxes},
+    {DLC_ROLE_IMAGE, image_shape, load_image, 0},
+    {DLC_ROLE_CLASS, class_shape, load_class, 0},
+    {DLC_ROLE_CLASSES, NULL, load_classes, 0},
+    {DLC_ROLE_MASK, mask_shape, load_mask, 0},
+    {DLC_ROLE_BOXES, boxes_shape, load_boxes, 1},
 };
 
 /* NULL: a role whose values are copied. */
@@ -305,12 +306,11 @@ dlc_status dlc_load_shape(const dlc_loader *loader, const dlc_field *field,
     return loading && loading->shape ? loading->shape(loader, field, shape) : DLC_OK;
 }
 
-/* Where images differ, boxes need the image for its size. */
 uint32_t dlc_load_needs(const dlc_loader *loader, int32_t field) {
-    int is_boxes = dlc_samples_field(&loader->samples, field)->role == DLC_ROLE_BOXES;
-    uint32_t image = is_boxes && image_of(loader)->flags ? 1u << loader->samples.image
-                                                         : 0;
-    return 1u << field | image;
+    const struct loading *loading = find(
+        dlc_samples_field(&loader->samples, field)->role);
+    int needs_image = loading && loading->needs_size && image_of(loader)->flags;
+    return 1u << field | (needs_image ? 1u << loader->samples.image : 0);
 }
 
 dlc_status dlc_load_field(dlc_loader *loader, dlc_load_scratch *scratch,
