@@ -34,7 +34,8 @@ int32_t dlc_rotate_maps(const dlc_transform_step *step, const dlc_step_plan *pla
 
 dlc_status dlc_rotate_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
                             dlc_transform_work *work) {
-    dlc_affine affine = dlc_affine_rotate(plan->amount[0]);
+    dlc_affine affine;
+    (void)dlc_rotate_maps(step, plan, &affine);
     return dlc_work_map(work, &affine,
                         strcmp(step->value[INTERPOLATION].s, "bilinear") == 0);
 }
