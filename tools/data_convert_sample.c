@@ -144,10 +144,8 @@ static dlc_status convert_planes(const data_command *command,
                                  const convert_format *format, const dlc_value *value,
                                  convert_worker *worker, convert_file *file) {
     const dlc_samples *samples = &command->data->samples;
-    const dlc_field *field = dlc_samples_field(samples, samples->image);
-    const dlc_shape *shape = field->flags & DLC_FIELD_BOUNDED ? &value->shape
-                                                              : &field->shape;
-    dlc_image image = dlc_image_planes((void *)value->data, samples->info.dtype, shape);
+    dlc_image image = dlc_image_planes((void *)value->data, samples->info.dtype,
+                                       &value->shape);
     dlc_encode_args made = {.height = (int32_t)image.height,
                             .width = (int32_t)image.width,
                             .channels = (int32_t)image.channels};
@@ -187,8 +185,7 @@ static dlc_status convert_class(int32_t label, convert_file *file) {
 static dlc_status convert_array(const dlc_field *field, const dlc_value *value,
                                 convert_file *file) {
     dlc_text head = {0};
-    dlc_npy_header(&head, (dlc_dtype)field->dtype,
-                   field->flags & DLC_FIELD_BOUNDED ? &value->shape : &field->shape);
+    dlc_npy_header(&head, (dlc_dtype)field->dtype, &value->shape);
     (void)snprintf(file->ending, sizeof file->ending, "%s.npy", field->name);
     dlc_status status = dlc_text_status(&head);
     if (status == DLC_OK)

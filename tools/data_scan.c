@@ -63,8 +63,10 @@ typedef struct reader {
 
 typedef struct scanning {
     data_scan *scan;
-    reader *reader; /* one per thread */
-    int64_t first;  /* of the block */
+    reader *reader;         /* one per thread */
+    int64_t first;          /* of the block */
+    uint32_t wanted;        /* the fields that are read of each sample */
+    int32_t classes, boxes; /* as data_scan_classes and data_boxes say */
     pthread_mutex_t lock;
     int is_concurrent;
     dlc_status status; /* of the first failure that ends the scan */
@@ -109,12 +111,9 @@ int32_t data_boxes(const dlc_samples *samples) {
 /* Numbers become an image of one pixel, each of them a channel of it. */
 static dlc_image view(const dlc_samples *samples, const dlc_value *value) {
     const dlc_field *field = dlc_samples_field(samples, samples->image);
-    /* Of a bounded size: that of this value. */
-    const dlc_shape *own = field->flags & DLC_FIELD_BOUNDED ? &value->shape
-                                                            : &field->shape;
-    dlc_shape shape = {3, {dlc_shape_count(own), 1, 1}};
+    const dlc_shape numbers = {3, {dlc_shape_count(&value->shape), 1, 1}};
     return dlc_image_planes((void *)value->data, samples->info.dtype,
-                            field->role == DLC_ROLE_IMAGE ? own : &shape);
+                            field->role == DLC_ROLE_IMAGE ? &value->shape : &numbers);
 }
 
 static uint32_t bit_of(int32_t field) {
@@ -142,24 +141,23 @@ static dlc_status open_image(const data_scan *scan, reader *by, dlc_image *image
 static dlc_status read_image(scanning *s, reader *by, data_sample *sample) {
     const data_scan *scan = s->scan;
     const dlc_samples *samples = &scan->command->data->samples;
-    int32_t classes = data_scan_classes(scan->command), boxes = data_boxes(samples);
     if (!s->is_concurrent)
         pthread_mutex_lock(&s->lock);
-    dlc_status status = dlc_samples_read_fields(samples, sample->index,
-                                                wanted_fields(scan), NULL, &by->read);
+    dlc_status status = dlc_samples_read_fields(samples, sample->index, s->wanted, NULL,
+                                                &by->read);
     if (!s->is_concurrent)
         pthread_mutex_unlock(&s->lock);
     DLC_TRY(status);
     sample->label = by->read.label;
-    if (classes != samples->label)
-        sample->labels = by->read.value[classes].data;
+    if (s->classes != samples->label)
+        sample->labels = by->read.value[s->classes].data;
     if (scan->labels_only)
         return DLC_OK;
     DLC_TRY(open_image(scan, by, &sample->image));
-    if (boxes < 0)
+    if (s->boxes < 0)
         return DLC_OK;
-    sample->boxes = by->read.value[boxes];
-    return dlc_boxes_check(dlc_samples_field(samples, boxes), &sample->boxes,
+    sample->boxes = by->read.value[s->boxes];
+    return dlc_boxes_check(dlc_samples_field(samples, s->boxes), &sample->boxes,
                            sample->image.height, sample->image.width);
 }
 
@@ -214,6 +212,9 @@ dlc_status data_scan_run(data_scan *scan) {
     dlc_thread_pool *pool = NULL;
     scan->threads = data_scan_threads();
     scanning s = {.scan = scan,
+                  .wanted = wanted_fields(scan),
+                  .classes = data_scan_classes(scan->command),
+                  .boxes = data_boxes(&scan->command->data->samples),
                   .is_concurrent = (scan->command->data->feature->caps &
                                     DLC_DATA_CONCURRENT) != 0};
     s.reader = dlc_alloc((size_t)scan->threads, sizeof *s.reader);

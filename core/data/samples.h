@@ -61,7 +61,8 @@ void dlc_read_sample_free(dlc_read_sample *read);
 dlc_status dlc_samples_read(const dlc_samples *samples, int64_t index, int label_only,
                             void *into, dlc_read_sample *read);
 
-/* Reads the fields `wanted`, bit f for field f, in the same way. */
+/* Reads the fields `wanted`, bit f for field f, in the same way. A value that is not
+ * encoded has a shape, also where all samples have the field's. */
 dlc_status dlc_samples_read_fields(const dlc_samples *samples, int64_t index,
                                    uint32_t wanted, void *into, dlc_read_sample *read);
 
