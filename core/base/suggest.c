@@ -84,7 +84,7 @@ static int holds(const char *list, const char *word) {
 /* The first word of `names` that is a candidate. */
 static const char *find_candidate(const char *names, const char *const *candidates,
                                   size_t count) {
-    for (const char *at = names; at && *at; at += strspn(at, " ")) {
+    for (const char *at = names; *at; at += strspn(at, " ")) {
         size_t n = strcspn(at, " ");
         for (size_t i = 0; i < count; i++)
             if (strlen(candidates[i]) == n && memcmp(candidates[i], at, n) == 0)
@@ -102,9 +102,9 @@ static const char *find_synonym(const char *normal, const char *const *candidate
         if (strcmp(normal, candidate) == 0)
             return candidates[i];
     }
-    for (const dlc_synonym *row = dlc_synonyms; row->words; row++) {
-        const char *found = holds(row->words, normal)
-                                ? find_candidate(row->names, candidates, count)
+    for (dlc_synonym row = {0}; dlc_synonym_next(&row);) {
+        const char *found = holds(row.words, normal)
+                                ? find_candidate(row.names, candidates, count)
                                 : NULL;
         if (found)
             return found;
@@ -134,26 +134,33 @@ const char *dlc_nearest(const char *name, const char *const *candidates, size_t 
     return found ? found : nearest_spelling(name, candidates, count);
 }
 
+int dlc_advise(dlc_text *text, const char *before, const char *name) {
+    char normal[NAME_MAX_COMPARED + 1];
+    if (strlen(name) > NAME_MAX_COMPARED)
+        return 0;
+    normalize(name, normal);
+    for (const char *word = normal; word; word = last_component(word))
+        for (dlc_synonym row = {0}; dlc_synonym_next(&row);) {
+            if (!*row.advice || !holds(row.words, word))
+                continue;
+            dlc_text_add(text, "%s", before);
+            if (strncmp(row.advice, "in ", 3) == 0 ||
+                strncmp(row.advice, "of ", 3) == 0)
+                dlc_text_add(text, "that is `%.*s` ", (int)strcspn(row.names, " "),
+                             row.names);
+            dlc_text_add(text, "%s", row.advice);
+            return 1;
+        }
+    return 0;
+}
+
 void dlc_suggest(dlc_text *text, const char *name, const char *const *candidates,
                  size_t count) {
-    const char *advice = dlc_advice(name);
     const char *found = dlc_nearest_synonym(name, candidates, count);
-    if (!found && !advice)
+    if (!found && dlc_advise(text, "; ", name))
+        return;
+    if (!found)
         found = nearest_spelling(name, candidates, count);
     if (found)
         dlc_text_add(text, "; did you mean %s?", found);
-    else if (advice)
-        dlc_text_add(text, "; %s", advice);
-}
-
-const char *dlc_advice(const char *name) {
-    char normal[NAME_MAX_COMPARED + 1];
-    if (strlen(name) > NAME_MAX_COMPARED)
-        return NULL;
-    normalize(name, normal);
-    for (const char *word = normal; word; word = last_component(word))
-        for (const dlc_synonym *row = dlc_synonyms; row->words; row++)
-            if (row->advice && holds(row->words, word))
-                return row->advice;
-    return NULL;
 }

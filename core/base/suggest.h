@@ -7,20 +7,22 @@
 #include "base/text.h"
 
 /* Names that other frameworks use for something that has another name here, or does not
- * exist. */
+ * exist: a row of the table in synonyms.c. */
 typedef struct dlc_synonym {
     /* Their names, separated by blanks; in lower case, without '_' and '-'. */
     const char *words;
     /* The names here, separated by blanks: the first one that is valid at the place in
-     * question is meant. NULL: there is none. */
+     * question is meant. Empty: there is none. */
     const char *names;
-    /* A part of a sentence that says where to find it, or what to use instead, for
-     * places where none of `names` is valid. NULL: none. */
+    /* What to say where none of `names` is valid: where the first of them is, as in "in
+     * [solver]", or a part of a sentence that says it otherwise. Empty: nothing. */
     const char *advice;
+    const char *end; /* of the row in the table */
+    char line[240];  /* what the columns point to */
 } dlc_synonym;
 
-/* The table (synonyms.c); the last row has no words. */
-extern const dlc_synonym dlc_synonyms[];
+/* Reads the next row, or with {0} the first. False at the end. */
+int dlc_synonym_next(dlc_synonym *row);
 
 /* The candidate that is the same name except for case, '_' and '-', or that is a
  * synonym of it ("Conv2d", "torch.nn.Linear"); NULL if there is none. */
@@ -31,9 +33,9 @@ const char *dlc_nearest_synonym(const char *name, const char *const *candidates,
  * (Damerau-Levenshtein). NULL if none is near enough. */
 const char *dlc_nearest(const char *name, const char *const *candidates, size_t count);
 
-/* The advice of the table for a name: "that is `learning_rate` in [solver]". NULL:
- * none. */
-const char *dlc_advice(const char *name);
+/* Appends `before` and the advice of the table for a name: "that is `learning_rate` in
+ * [solver]". False, and nothing is appended, if there is none. */
+int dlc_advise(dlc_text *text, const char *before, const char *name);
 
 /* Appends "; did you mean x?" for a synonym, or "; " and the advice, or "; did you mean
  * x?" for a typo. Appends nothing if none applies. */

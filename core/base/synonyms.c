@@ -3,224 +3,211 @@
  * checks that the names exist. */
 #include "base/suggest.h"
 
-const dlc_synonym dlc_synonyms[] = {
+#include <string.h>
+
+/* A row a line: their names|names here|advice. A text, since pointers to its 400 parts
+ * would take more of the library than the parts. */
+static const char table[] =
     /* Sections. */
-    {"optimizer optimiser optim", "solver type", "that is `type` in [solver]"},
-    {"training train trainer trainingarguments hyperparameters hparams runtime",
-     "train", NULL},
-    {"dataset traindata trainset dataloader trainloader datamodule datatrain", "data",
-     NULL},
-    {"test testdata testset testloader val valdata validation eval datavalidation",
-     "data.test", NULL},
-    {"model network architecture", "net", NULL},
-    {"distributed parallelism dist ddp", "parallel", NULL},
-    {"communication comm", "transport", NULL},
+    "optimizer optimiser optim|solver type|that is `type` in [solver]\n"
+    "training train trainer trainingarguments hyperparameters hparams "
+    "runtime|train|\n"
+    "dataset traindata trainset dataloader trainloader datamodule datatrain|data|\n"
+    "test testdata testset testloader val valdata validation eval datavalidation|"
+    "data.test|\n"
+    "model network architecture|net|\n"
+    "distributed parallelism dist ddp|parallel|\n"
+    "communication comm|transport|\n"
 
     /* Of the solver. */
-    {"nadam radam adamax adafactor lion signsgd lbfgs ftrl shampoo", NULL,
-     "there is no such solver; `dlcore plugin new solver NAME` starts one"},
-    {"amsgrad", "amsgrad", "that is `amsgrad = yes` of adam and adamw"},
-    {"betas", "beta1", "those are `beta1` and `beta2` in [solver]"},
-    {"beta1 beta", "beta1", "that is `beta1` of adam, adamw and lamb"},
-    {"beta2 momentum2", "beta2", "that is `beta2` of adam, adamw and lamb"},
-    {"rmsdecay smoothingconstant", "alpha", "that is `alpha` of rmsprop"},
-    {"initialaccumulatorvalue", "initial_accumulator", NULL},
-    {"dampening", "dampening", "that is `dampening` of sgd"},
-    {"eeta trustcoef larscoefficient", "trust_coefficient", NULL},
-    {"adaptbias alwaysadapt", "trust_undecayed", NULL},
-    {"lr rate learningrate baselr initlr initiallr lrbase eta0", "learning_rate",
-     "that is `learning_rate` in [solver]"},
-    {"lrmult lrscale", "weight_lr_mult scale_lr_mult",
-     "factors on the learning rate are `weight_lr_mult` and `bias_lr_mult` of a layer"},
-    {"decaymult", "weight_decay_mult scale_decay_mult",
-     "factors on the decay are `weight_decay_mult` and `bias_decay_mult` of a layer"},
-    {"momentum", "momentum", "that is `momentum` of sgd, lars and rmsprop"},
-    {"nesterov usenesterov", "nesterov", "that is `nesterov` of sgd and lars"},
-    {"weightdecay wd l2 l2reg regularizer", "weight_decay",
-     "that is `weight_decay` in [solver]"},
-    {"policy lrpolicy scheduler lrscheduler lrschedule lrdecay schedule", "policy",
-     "the schedule of the learning rate is `policy` in [solver]"},
-    {"lrgamma decayrate", "gamma", "that is `gamma` in [solver]"},
-    {"ema emadecay modelema movingaverage weightaverage averagedecay polyak swa", "ema",
-     "that is `ema` in [solver]"},
-    {"lrscaling scalelr autoscalelr scaledlr linearscaling", "scale_learning_rate",
-     "that is `scale_learning_rate` in [solver]"},
-    {"stepsize", "step_size", "that is `step_size` in [solver]"},
-    {"stepvalue steps milestones boundaries", "step_values",
-     "that is `step_values` in [solver]"},
-    {"minlr etamin endlearningrate", "min_learning_rate",
-     "that is `min_learning_rate` in [solver]"},
-    {"warmup warmupsteps warmupiters warmupiterations numwarmupsteps", "warmup",
-     "that is `warmup` in [solver]"},
-    {"itersize accumulationsteps gradientaccumulationsteps accumulategradbatches "
-     "accumulate",
-     "accumulation_steps", "that is `accumulation_steps` in [solver]"},
-    {"clipgradients clipgradnorm maxgradnorm clipnorm gradclip gradientclipval",
-     "clip_gradients", "that is `clip_gradients` in [solver]"},
-    {"steplr", "step", NULL},
-    {"cosineannealingwarmrestarts cosinedecayrestarts cosinewithrestarts sgdr",
-     "cosine_restarts", NULL},
-    {"onecyclelr superconvergence", "one_cycle", NULL},
-    {"reducelronplateau reduceonplateau", "plateau", NULL},
-    {"t0", "step_size", "that is `step_size` in [solver]"},
-    {"tmult", "period_mult", "that is `period_mult` in [solver]"},
-    {"pctstart", "cycle_rise", "that is `cycle_rise` in [solver]"},
-    {"divfactor", "cycle_divisor", "that is `cycle_divisor` in [solver]"},
-    {"multisteplr piecewiseconstant piecewiseconstantdecay", "multistep", NULL},
-    {"exponential exponentiallr exponentialdecay", "exp", NULL},
-    {"cosineannealing cosineannealinglr cosinedecay", "cosine", NULL},
-    {"polynomial polynomiallr polynomialdecay linear linearlr lineardecay", "poly",
-     NULL},
-    {"constant constantlr", "fixed", NULL},
+    "nadam radam adamax adafactor lion signsgd lbfgs ftrl shampoo||"
+    "there is no such solver; `dlcore plugin new solver NAME` starts one\n"
+    "amsgrad|amsgrad|that is `amsgrad = yes` of adam and adamw\n"
+    "betas|beta1|those are `beta1` and `beta2` in [solver]\n"
+    "beta1 beta|beta1|of adam, adamw and lamb\n"
+    "beta2 momentum2|beta2|of adam, adamw and lamb\n"
+    "rmsdecay smoothingconstant|alpha|of rmsprop\n"
+    "initialaccumulatorvalue|initial_accumulator|\n"
+    "dampening|dampening|of sgd\n"
+    "eeta trustcoef larscoefficient|trust_coefficient|\n"
+    "adaptbias alwaysadapt|trust_undecayed|\n"
+    "lr rate learningrate baselr initlr initiallr lrbase eta0|learning_rate|"
+    "in [solver]\n"
+    "lrmult lrscale|weight_lr_mult scale_lr_mult|"
+    "factors on the learning rate are `weight_lr_mult` and `bias_lr_mult` of a "
+    "layer\n"
+    "decaymult|weight_decay_mult scale_decay_mult|"
+    "factors on the decay are `weight_decay_mult` and `bias_decay_mult` of a layer\n"
+    "momentum|momentum|of sgd, lars and rmsprop\n"
+    "nesterov usenesterov|nesterov|of sgd and lars\n"
+    "weightdecay wd l2 l2reg regularizer|weight_decay|in [solver]\n"
+    "policy lrpolicy scheduler lrscheduler lrschedule lrdecay schedule|policy|"
+    "the schedule of the learning rate is `policy` in [solver]\n"
+    "lrgamma decayrate|gamma|in [solver]\n"
+    "ema emadecay modelema movingaverage weightaverage averagedecay polyak swa|ema|"
+    "in [solver]\n"
+    "lrscaling scalelr autoscalelr scaledlr linearscaling|scale_learning_rate|"
+    "in [solver]\n"
+    "stepsize|step_size|in [solver]\n"
+    "stepvalue steps milestones boundaries|step_values|in [solver]\n"
+    "minlr etamin endlearningrate|min_learning_rate|in [solver]\n"
+    "warmup warmupsteps warmupiters warmupiterations numwarmupsteps|warmup|"
+    "in [solver]\n"
+    "itersize accumulationsteps gradientaccumulationsteps accumulategradbatches "
+    "accumulate|accumulation_steps|in [solver]\n"
+    "clipgradients clipgradnorm maxgradnorm clipnorm gradclip gradientclipval|"
+    "clip_gradients|in [solver]\n"
+    "steplr|step|\n"
+    "cosineannealingwarmrestarts cosinedecayrestarts cosinewithrestarts sgdr|"
+    "cosine_restarts|\n"
+    "onecyclelr superconvergence|one_cycle|\n"
+    "reducelronplateau reduceonplateau|plateau|\n"
+    "t0|step_size|in [solver]\n"
+    "tmult|period_mult|in [solver]\n"
+    "pctstart|cycle_rise|in [solver]\n"
+    "divfactor|cycle_divisor|in [solver]\n"
+    "multisteplr piecewiseconstant piecewiseconstantdecay|multistep|\n"
+    "exponential exponentiallr exponentialdecay|exp|\n"
+    "cosineannealing cosineannealinglr cosinedecay|cosine|\n"
+    "polynomial polynomiallr polynomialdecay linear linearlr lineardecay|poly|\n"
+    "constant constantlr|fixed|\n"
 
     /* Of [train] and [parallel]. */
-    {"epochs epoch numepochs nepochs maxepochs maxepoch numtrainepochs", "epochs",
-     "that is `epochs` in [train]"},
-    {"iterations maxiter maxiters maxsteps numiterations totalsteps trainsteps iters "
-     "steps",
-     "iterations", "that is `iterations` in [train]"},
-    {"seed randomseed manualseed randomstate rngseed", "seed",
-     "that is `seed` in [train]"},
-    {"snapshot snapshotinterval saveinterval savesteps saveevery savefreq "
-     "checkpointinterval "
-     "checkpointevery checkpointfreq",
-     "checkpoint_interval",
-     "that is `checkpoint_interval` in [train]; by the time: `checkpoint_minutes`"},
-    {"snapshotprefix outputdir savedir checkpointdir workdir logdir defaultrootdir "
-     "rundir",
-     "run_dir", "that is `run_dir` in [train]"},
-    {"savetotallimit maxtokeep savetopk keep", "keep", "that is `keep` in [train]"},
-    {"testinterval evalinterval valinterval evalsteps evaluationinterval "
-     "valcheckinterval",
-     "test_interval", "that is `test_interval` in [train]"},
-    {"testiter evaliters limitvalbatches", NULL,
-     "a test takes all samples of [data.test], whatever its `batch`"},
-    {"testinitialization testfirst", "test_first", "that is `test_first` in [train]"},
-    {"display loginterval logevery loggingsteps printfreq logeverynsteps", "display",
-     "that is `display` in [train]"},
-    {"device solvermode accelerator", "device", "that is `device` in [train]"},
-    {"gpu gpus gpuids deviceid deviceids devices", "gpu", "that is `gpu` in [train]"},
-    {"ranks worldsize nproc nprocpernode numprocesses", "ranks",
-     "that is `ranks` in [parallel]"},
-    {"precision amp dtype fp16 bf16 mixedprecision half autocast", "precision",
-     "that is `precision` in [train]"},
-    {"half float16 16mixed", "fp16", NULL},
-    {"bfloat16 bf16mixed", "bf16", NULL},
-    {"float fp32 single 32 full 32true", "float32", NULL},
-    {"tensorfloat32", "tf32", NULL},
-    {"gradientcheckpointing activationcheckpointing checkpointactivations recompute",
-     "recompute", "that is `recompute` in [train]"},
-    {"earlystopping stopaccuracy", "target_accuracy",
-     "see `target_accuracy` in [train]"},
-    {"bucketcapmb fusionthreshold bucket", "bucket_bytes",
-     "that is `bucket_bytes` in [transport]"},
-    {"backend kvstore distributedbackend processgroup", NULL,
-     "how ranks reach each other is `type` in [transport]"},
-    {"zerostage zero zeroredundancyoptimizer shardoptimizer", "shard_optimizer",
-     "that is `shard_optimizer` in [transport]"},
+    "epochs epoch numepochs nepochs maxepochs maxepoch numtrainepochs|epochs|"
+    "in [train]\n"
+    "iterations maxiter maxiters maxsteps numiterations totalsteps trainsteps iters "
+    "steps|iterations|in [train]\n"
+    "seed randomseed manualseed randomstate rngseed|seed|in [train]\n"
+    "snapshot snapshotinterval saveinterval savesteps saveevery savefreq "
+    "checkpointinterval checkpointevery checkpointfreq|checkpoint_interval|"
+    "in [train]; by the time: `checkpoint_minutes`\n"
+    "snapshotprefix outputdir savedir checkpointdir workdir logdir defaultrootdir "
+    "rundir|run_dir|in [train]\n"
+    "savetotallimit maxtokeep savetopk keep|keep|in [train]\n"
+    "testinterval evalinterval valinterval evalsteps evaluationinterval "
+    "valcheckinterval|test_interval|in [train]\n"
+    "testiter evaliters limitvalbatches||"
+    "a test takes all samples of [data.test], whatever its `batch`\n"
+    "testinitialization testfirst|test_first|in [train]\n"
+    "display loginterval logevery loggingsteps printfreq logeverynsteps|display|"
+    "in [train]\n"
+    "device solvermode accelerator|device|in [train]\n"
+    "gpu gpus gpuids deviceid deviceids devices|gpu|in [train]\n"
+    "ranks worldsize nproc nprocpernode numprocesses|ranks|in [parallel]\n"
+    "precision amp dtype fp16 bf16 mixedprecision half autocast|precision|"
+    "in [train]\n"
+    "half float16 16mixed|fp16|\n"
+    "bfloat16 bf16mixed|bf16|\n"
+    "float fp32 single 32 full 32true|float32|\n"
+    "tensorfloat32|tf32|\n"
+    "gradientcheckpointing activationcheckpointing checkpointactivations recompute|"
+    "recompute|in [train]\n"
+    "earlystopping stopaccuracy|target_accuracy|see `target_accuracy` in [train]\n"
+    "bucketcapmb fusionthreshold bucket|bucket_bytes|in [transport]\n"
+    "backend kvstore distributedbackend processgroup||"
+    "how ranks reach each other is `type` in [transport]\n"
+    "zerostage zero zeroredundancyoptimizer shardoptimizer|shard_optimizer|"
+    "in [transport]\n"
 
     /* Of the data. */
-    {"batch batchsize minibatch minibatchsize bs trainbatchsize "
-     "perdevicetrainbatchsize",
-     "batch", "that is `batch` in [data]"},
-    {"type dataset datasource", "source", NULL},
-    {"numworkers workers nworkers numthreads", "threads",
-     "that is `threads` in [data]"},
-    {"numclasses nclasses nclass", "classes num_output", "that is `classes` in [data]"},
-    {"randomhorizontalflip horizontalflip hflip fliplr flip mirror", "mirror",
-     "that is `mirror` in `transforms` of [data]"},
-    {"crop cropsize", "random_crop",
-     "that is `random_crop` or `center_crop` in `transforms` of [data]"},
-    {"randomresizedcrop inceptioncrop", "random_resized_crop",
-     "that is `random_resized_crop` in `transforms` of [data]"},
-    {"randomrotation randomrotate", "rotate",
-     "that is `rotate` in `transforms` of [data]"},
-    {"colorjitter colourjitter jitter", "color_jitter",
-     "that is `color_jitter` in `transforms` of [data]"},
-    {"randomgrayscale greyscale grey gray togray", "grayscale",
-     "that is `grayscale` in `transforms` of [data]"},
-    {"pca pcanoise pcalighting fancypca", "lighting",
-     "that is `lighting` in `transforms` of [data]"},
-    {"coarsedropout randomerase erase", "random_erasing cutout",
-     "that is `random_erasing` in `transforms` of [data]"},
-    {"transform augment augmentation augmentations preprocessing transformparam",
-     "transforms", "that is `transforms` in [data]"},
-    {"shuffle", "shuffle", "that is `shuffle` in [data]"},
-    {"mean meanvalue means std stddev scale rescale", "normalize mean scale std",
-     "that is `normalize` in `transforms` of [data]"},
-    {"datadir root rootdir directory", "folder", NULL},
-    {"mnist fashionmnist emnist kmnist ubyte",
-     "idx", // "idx" is a format of files
-     NULL},
-    {"imagefolder imagefolderdataset imagedatasetfromdirectory imagedata",
-     "images", // "images" is what they hold
-     NULL},
+    "batch batchsize minibatch minibatchsize bs trainbatchsize "
+    "perdevicetrainbatchsize|batch|in [data]\n"
+    "type dataset datasource|source|\n"
+    "numworkers workers nworkers numthreads|threads|in [data]\n"
+    "numclasses nclasses nclass|classes num_output|in [data]\n"
+    "randomhorizontalflip horizontalflip hflip fliplr flip mirror|mirror|"
+    "in `transforms` of [data]\n"
+    "crop cropsize|random_crop|"
+    "that is `random_crop` or `center_crop` in `transforms` of [data]\n"
+    "randomresizedcrop inceptioncrop|random_resized_crop|in `transforms` of [data]\n"
+    "randomrotation randomrotate|rotate|in `transforms` of [data]\n"
+    "colorjitter colourjitter jitter|color_jitter|in `transforms` of [data]\n"
+    "randomgrayscale greyscale grey gray togray|grayscale|in `transforms` of [data]\n"
+    "pca pcanoise pcalighting fancypca|lighting|in `transforms` of [data]\n"
+    "coarsedropout randomerase erase|random_erasing cutout|"
+    "in `transforms` of [data]\n"
+    "transform augment augmentation augmentations preprocessing transformparam|"
+    "transforms|in [data]\n"
+    "shuffle|shuffle|in [data]\n"
+    "mean meanvalue means std stddev scale rescale|normalize mean scale std|"
+    "in `transforms` of [data]\n"
+    "datadir root rootdir directory|folder|\n"
+    "mnist fashionmnist emnist kmnist ubyte|idx|\n"
+    "imagefolder imagefolderdataset imagedatasetfromdirectory imagedata|images|\n"
 
     /* Types of layers. */
-    {"conv conv2d convolution2d conv2dlayer convolutional convolutionlayer",
-     "convolution", NULL},
-    {"depthwiseconv2d separableconv2d", "convolution", "see `group` of convolution"},
-    {"convtranspose2d conv2dtranspose transposedconvolution deconv", "deconvolution",
-     NULL},
-    {"upsampling upsampling2d upsamplingbilinear2d upsamplingnearest2d interpolate",
-     "upsample", NULL},
-    {"conv1d conv3d layernorm groupnorm "
-     "instancenorm lstm gru rnn embedding attention multiheadattention",
-     NULL, "there is no such layer; `dlcore plugin new layer NAME` starts one"},
-    {"linear dense fc fullyconnected fullyconnectedlayer affine innerproduct gemm",
-     "inner_product", NULL},
-    {"pool pool2d maxpool maxpool2d maxpooling maxpooling2d avgpool avgpool2d "
-     "averagepooling2d "
-     "adaptiveavgpool2d globalaveragepooling2d globalavgpool",
-     "pooling", NULL},
-    {"leakyrelu", "relu", NULL},
-    {"silu", "swish", NULL},
-    {"relu6 hardtanh", "clip", NULL},
-    {"logistic", "sigmoid", NULL},
-    {"bn batchnorm2d batchnormalization spatialbatchnorm", "batch_norm", NULL},
-    {"localresponsenorm localresponsenormalization", "lrn", NULL},
-    {"concatenate cat", "concat", NULL},
-    {"add sum residual elementwise eltwiseadd", "eltwise sum", NULL},
-    {"mul multiply prod", "product", NULL},
-    {"maximum", "max", NULL},
-    {"avg ave mean", "average", NULL},
-    {"reshape view", "flatten", NULL},
-    {"softmaxwithloss crossentropy crossentropyloss softmaxcrossentropy "
-     "categoricalcrossentropy "
-     "sparsecategoricalcrossentropy",
-     "softmax_loss", NULL},
-    {"sigmoidcrossentropyloss sigmoidcrossentropy bce bceloss bcewithlogitsloss "
-     "binarycrossentropy multilabelsoftmarginloss",
-     "sigmoid_cross_entropy_loss", NULL},
-    {"euclideanloss mse mseloss meansquarederror l2loss", "euclidean_loss", NULL},
+    "conv conv2d convolution2d conv2dlayer convolutional convolutionlayer|"
+    "convolution|\n"
+    "depthwiseconv2d separableconv2d|convolution|see `group` of convolution\n"
+    "convtranspose2d conv2dtranspose transposedconvolution deconv|deconvolution|\n"
+    "upsampling upsampling2d upsamplingbilinear2d upsamplingnearest2d interpolate|"
+    "upsample|\n"
+    "conv1d conv3d layernorm groupnorm instancenorm lstm gru rnn embedding attention "
+    "multiheadattention||"
+    "there is no such layer; `dlcore plugin new layer NAME` starts one\n"
+    "linear dense fc fullyconnected fullyconnectedlayer affine innerproduct gemm|"
+    "inner_product|\n"
+    "pool pool2d maxpool maxpool2d maxpooling maxpooling2d avgpool avgpool2d "
+    "averagepooling2d adaptiveavgpool2d globalaveragepooling2d "
+    "globalavgpool|pooling|\n"
+    "leakyrelu|relu|\n"
+    "silu|swish|\n"
+    "relu6 hardtanh|clip|\n"
+    "logistic|sigmoid|\n"
+    "bn batchnorm2d batchnormalization spatialbatchnorm|batch_norm|\n"
+    "localresponsenorm localresponsenormalization|lrn|\n"
+    "concatenate cat|concat|\n"
+    "add sum residual elementwise eltwiseadd|eltwise sum|\n"
+    "mul multiply prod|product|\n"
+    "maximum|max|\n"
+    "avg ave mean|average|\n"
+    "reshape view|flatten|\n"
+    "softmaxwithloss crossentropy crossentropyloss softmaxcrossentropy "
+    "categoricalcrossentropy sparsecategoricalcrossentropy|softmax_loss|\n"
+    "sigmoidcrossentropyloss sigmoidcrossentropy bce bceloss bcewithlogitsloss "
+    "binarycrossentropy multilabelsoftmarginloss|sigmoid_cross_entropy_loss|\n"
+    "euclideanloss mse mseloss meansquarederror l2loss|euclidean_loss|\n"
 
     /* Of layers. */
-    {"outchannels channels filters numfilters numfilter outfeatures units numhidden",
-     "num_output", NULL},
-    {"inchannels infeatures inputdim inputshape", NULL,
-     "the input size follows from the layer's inputs"},
-    {"kernel ksize filtersize kernelshape poolsize", "kernel_size", NULL},
-    {"padding", "pad", NULL},
-    {"strides", "stride", NULL},
-    {"dilations dilationrate", "dilation", NULL},
-    {"groups numgroup numgroups", "group", NULL},
-    {"usebias biasterm", "bias", NULL},
-    {"p rate droprate dropoutrate dropoutratio dropprob", "ratio", NULL},
-    {"epsilon eps delta", "eps epsilon", NULL},
-    {"movingaveragefraction", "momentum", NULL},
-    {"bottom inputs", "input", NULL},
-    {"top outputs output", NULL, "a layer's output has the name of its section"},
-    {"name", NULL, "a layer's name is that of its section"},
-    {"include", "phase", NULL},
-    {"eval val validation", "test", NULL},
-    {"kernelinitializer weightinit weightinitializer initializer", "weight_filler",
-     NULL},
-    {"biasinitializer biasinit", "bias_filler", NULL},
+    "outchannels channels filters numfilters numfilter outfeatures units numhidden|"
+    "num_output|\n"
+    "inchannels infeatures inputdim inputshape||"
+    "the input size follows from the layer's inputs\n"
+    "kernel ksize filtersize kernelshape poolsize|kernel_size|\n"
+    "padding|pad|\n"
+    "strides|stride|\n"
+    "dilations dilationrate|dilation|\n"
+    "groups numgroup numgroups|group|\n"
+    "usebias biasterm|bias|\n"
+    "p rate droprate dropoutrate dropoutratio dropprob|ratio|\n"
+    "epsilon eps delta|eps epsilon|\n"
+    "movingaveragefraction|momentum|\n"
+    "bottom inputs|input|\n"
+    "top outputs output||a layer's output has the name of its section\n"
+    "name||a layer's name is that of its section\n"
+    "include|phase|\n"
+    "eval val validation|test|\n"
+    "kernelinitializer weightinit weightinitializer initializer|weight_filler|\n"
+    "biasinitializer biasinit|bias_filler|\n"
 
     /* Fillers. */
-    {"glorot glorotuniform glorotnormal xavieruniform xaviernormal", "xavier", NULL},
-    {"he henormal heuniform kaiming kaimingnormal kaiminguniform", "msra", NULL},
-    {"normal randomnormal truncatednormal truncnormal", "gaussian", NULL},
-    {"randomuniform", "uniform", NULL},
-    {"zero zeros ones", "constant", NULL},
-    {NULL, NULL, NULL}};
+    "glorot glorotuniform glorotnormal xavieruniform xaviernormal|xavier|\n"
+    "he henormal heuniform kaiming kaimingnormal kaiminguniform|msra|\n"
+    "normal randomnormal truncatednormal truncnormal|gaussian|\n"
+    "randomuniform|uniform|\n"
+    "zero zeros ones|constant|\n";
+
+int dlc_synonym_next(dlc_synonym *row) {
+    const char *line = row->end ? row->end + 1 : table;
+    size_t length = strcspn(line, "\n");
+    if (length >= sizeof row->line)
+        return 0; // no row is as long: a test finds them all
+    memcpy(row->line, line, length);
+    row->line[length] = '\0';
+    row->end = line + length;
+    char *rest = row->line;
+    row->words = strsep(&rest, "|");
+    row->names = strsep(&rest, "|");
+    row->advice = rest;
+    return length > 0;
+}

@@ -331,15 +331,18 @@ static const char *meant_section(const graph_maker *maker, const char *name) {
 /* Reports an unknown type: as dlc_detail() says, or as a misspelled section name. */
 static void report_type(graph_maker *maker, const dlc_section *section,
                         const char *type, const char *meant) {
-    const char *advice = dlc_advice(type);
-    if (meant)
-        dlc_problems_add_in(maker->problems, maker->config, section, NULL,
-                            "is not a section of settings, and there is no layer type "
-                            "\"%s\"; did you mean [%s]?%s%s",
-                            type, meant, advice ? " " : "", advice ? advice : "");
-    else
+    if (!meant) {
         dlc_problems_add_in(maker->problems, maker->config, section, "type", "%s",
                             dlc_detail());
+        return;
+    }
+    dlc_text advice = {0};
+    dlc_advise(&advice, " ", type);
+    dlc_problems_add_in(maker->problems, maker->config, section, NULL,
+                        "is not a section of settings, and there is no layer type "
+                        "\"%s\"; did you mean [%s]?%s",
+                        type, meant, dlc_text_string(&advice));
+    dlc_text_free(&advice);
 }
 
 /* The layer type of a section; NULL after reporting the mistake. */
