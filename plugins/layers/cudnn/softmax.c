@@ -12,6 +12,10 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return axis_layer_alloc(args, sizeof(softmax), out);
 }
 
+static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    return axis_infer(layer, ((const softmax *)layer)->head.axis, shapes);
+}
+
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     softmax *soft = (softmax *)layer;
     const dlc_shape *shape = &memory->in[0].shape;
@@ -64,7 +68,7 @@ const dlc_layer_ops softmax_ops = {
     .family = &cudnn_family,
     .create = create,
     .destroy = layer_free,
-    .infer = softmax_infer,
+    .infer = infer,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

@@ -1,17 +1,16 @@
 /* Activations: element-wise functions of one input. One table of types, one
  * implementation by oneDNN, which decides whether backward reads the output or the
  * input. */
-#include "relu.h"
-
-#include <stdio.h>
 #include <string.h>
 
+#include "op_layer.h"
+#include "relu.h"
+
 typedef struct activation {
-    dlc_layer head;
+    op_layer ops;
     dnnl_alg_kind_t forward_kind, backward_kind;
     int by_output; /* backward reads the output: may run in place */
     float alpha, beta;
-    op forward, backward;
 } activation;
 
 /* One type. `by_output` is the variant whose backward reads the output, 0 where oneDNN
@@ -40,51 +39,37 @@ static dlc_status create(const activation_type *type, const dlc_layer_args *args
     return DLC_OK;
 }
 
-static void destroy(dlc_layer *layer) {
-    if (!layer)
-        return;
-    op_clear(&((activation *)layer)->forward);
-    op_clear(&((activation *)layer)->backward);
-    layer_free(layer);
+/* The variants differ in backward only, but must have the same kind as the hint. */
+static dnnl_status_t forward_pd(const dlc_layer *layer, const pd_env *env,
+                                dnnl_prop_kind_t prop, md_t src, md_t dst,
+                                dnnl_primitive_desc_t *pd) {
+    const activation *act = (const activation *)layer;
+    (void)dst; /* the same */
+    return pd_eltwise_forward(env, prop,
+                              layer->phase == DLC_PHASE_TRAIN ? act->backward_kind
+                                                              : act->forward_kind,
+                              act->alpha, act->beta, src, pd);
 }
+
+static dnnl_status_t backward_pd(const dlc_layer *layer, const pd_env *env,
+                                 md_t diff_src, md_t diff_dst,
+                                 dnnl_primitive_desc_t *pd) {
+    const activation *act = (const activation *)layer;
+    (void)diff_dst;
+    return pd_eltwise_backward(env, act->backward_kind, act->alpha, act->beta, diff_src,
+                               pd);
+}
+
+static const op_layer_kind kind = {forward_pd, backward_pd};
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
-    activation *act = (activation *)layer;
-    context *net = layer->net;
-    const dlc_layout *layout = NULL;
-    dlc_status status = same_layout(layer, memory, &layout);
-    if (status != DLC_OK)
-        return status;
-    int train = layer->phase == DLC_PHASE_TRAIN;
-    pd_env env = {.engine = net->engine, .attr = net->attr};
-    dnnl_primitive_desc_t pd = NULL;
-    /* The variants differ in backward only, but must have the same kind as the hint. */
-    dnnl_alg_kind_t kind = train ? act->backward_kind : act->forward_kind;
-    dnnl_status_t st = pd_eltwise_forward(
-        &env, train ? dnnl_forward_training : dnnl_forward_inference, kind, act->alpha,
-        act->beta, layout->md, &pd);
-    status = op_init(&act->forward, net, layer->name, "do its forward pass", st, pd);
-    if (status != DLC_OK)
-        return status;
-    memory->scratch_bytes = act->forward.scratch_bytes;
+    const activation *act = (const activation *)layer;
     memory->in_place = 1;
-    if (!train)
-        return DLC_OK;
-    env.hint = act->forward.pd;
-    st = pd_eltwise_backward(&env, kind, act->alpha, act->beta, layout->md, &pd);
-    status = op_init(&act->backward, net, layer->name, "do its backward pass", st, pd);
-    if (status != DLC_OK)
-        return status;
-    if (act->backward.scratch_bytes > memory->scratch_bytes)
-        memory->scratch_bytes = act->backward.scratch_bytes;
-    memory->reads_in = !act->by_output;
-    memory->reads_out = act->by_output;
-    return DLC_OK;
-}
-
-static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
-    return OP_RUN(&((activation *)layer)->forward, {DNNL_ARG_SRC, run->in[0]},
-                  {DNNL_ARG_DST, run->out[0]}, {DNNL_ARG_SCRATCHPAD, run->scratch});
+    if (layer->phase == DLC_PHASE_TRAIN) {
+        memory->reads_in = !act->by_output;
+        memory->reads_out = act->by_output;
+    }
+    return op_layer_prepare(layer, &kind, memory);
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
@@ -93,13 +78,9 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
         return DLC_OK;
     op_bind data = act->by_output ? (op_bind){DNNL_ARG_DST, run->out[0]}
                                   : (op_bind){DNNL_ARG_SRC, run->in[0]};
-    return OP_RUN(&act->backward, data, {DNNL_ARG_DIFF_DST, run->out_diff[0]},
+    return OP_RUN(&act->ops.backward, data, {DNNL_ARG_DIFF_DST, run->out_diff[0]},
                   {DNNL_ARG_DIFF_SRC, run->in_diff[0]},
                   {DNNL_ARG_SCRATCHPAD, run->scratch});
-}
-
-static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    (void)snprintf(text, bytes, "%s", op_name(&((activation *)layer)->forward));
 }
 
 static dlc_status create_gelu(const dlc_layer_args *args, dlc_layer **layer) {
@@ -125,12 +106,12 @@ static dlc_status create_clip(const dlc_layer_args *args, dlc_layer **layer) {
         .size = sizeof(dlc_layer_ops), \
         .family = &onednn_family, \
         .create = create_##name_, \
-        .destroy = destroy, \
+        .destroy = op_layer_destroy, \
         .infer = infer_elementwise, \
         .prepare = prepare, \
-        .forward = forward, \
+        .forward = op_layer_forward, \
         .backward = backward, \
-        .describe = describe, \
+        .describe = op_layer_describe, \
     }
 #define ACTIVATION(name_, ...) \
     static dlc_status create_##name_(const dlc_layer_args *args, dlc_layer **layer) { \

@@ -220,14 +220,3 @@ const char *layout_name(const dlc_layout *layout) {
         return "batch_blocked";
     return layout->last ? "channels_last" : "blocked";
 }
-
-dlc_status same_layout(dlc_layer *layer, dlc_layer_memory *memory,
-                       const dlc_layout **out) {
-    const dlc_layout *layout = layout_of(layer->net, &memory->in[0]);
-    if (!layout)
-        return DLC_ERR_NOMEM;
-    layout_set(&memory->in[0], layout);
-    layout_set(&memory->out[0], layout);
-    *out = layout;
-    return DLC_OK;
-}

@@ -1,15 +1,13 @@
 /* lrn: local response normalisation, x / (k + alpha / n * sum x^2)^beta, the sum over
  * neighbouring channels or over the neighbourhood in the image (n: how many there
  * are), as Caffe defines it. */
-#include "onednn.h"
-
-#include <stdio.h>
 #include <string.h>
 
+#include "op_layer.h"
+
 typedef struct lrn {
-    dlc_layer head;
+    op_layer ops;
     pd_lrn how;
-    op forward, backward;
 } lrn;
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
@@ -39,78 +37,44 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     return DLC_OK;
 }
 
-static void destroy(dlc_layer *layer) {
-    if (!layer)
-        return;
-    op_clear(&((lrn *)layer)->forward);
-    op_clear(&((lrn *)layer)->backward);
-    layer_free(layer);
+static dnnl_status_t forward_pd(const dlc_layer *layer, const pd_env *env,
+                                dnnl_prop_kind_t prop, md_t src, md_t dst,
+                                dnnl_primitive_desc_t *pd) {
+    (void)dst; /* the same */
+    return pd_lrn_forward(env, prop, &((const lrn *)layer)->how, src, pd);
 }
 
-/* Workspace: what oneDNN's forward leaves for backward. */
-static dlc_status make_backward(lrn *l, dlc_layer_memory *memory,
-                                const dlc_layout *layout) {
-    context *net = l->head.net;
-    md_t workspace = op_md(&l->forward, dnnl_query_workspace_md);
-    memory->workspace_bytes = workspace ? dnnl_memory_desc_get_size(workspace) : 0;
-    pd_env env = {.engine = net->engine, .attr = net->attr, .hint = l->forward.pd};
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = pd_lrn_backward(&env, &l->how, layout->md, &pd);
-    dlc_status status = op_init(&l->backward, net, l->head.name, "do its backward pass",
-                                st, pd);
-    if (status == DLC_OK && l->backward.scratch_bytes > memory->scratch_bytes)
-        memory->scratch_bytes = l->backward.scratch_bytes;
-    memory->reads_in = 1;
-    return status;
+static dnnl_status_t backward_pd(const dlc_layer *layer, const pd_env *env,
+                                 md_t diff_src, md_t diff_dst,
+                                 dnnl_primitive_desc_t *pd) {
+    (void)diff_dst;
+    return pd_lrn_backward(env, &((const lrn *)layer)->how, diff_src, pd);
 }
+
+static const op_layer_kind kind = {forward_pd, backward_pd};
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
-    lrn *l = (lrn *)layer;
-    context *net = layer->net;
-    const dlc_layout *layout = NULL;
-    dlc_status status = same_layout(layer, memory, &layout);
-    if (status != DLC_OK)
-        return status;
-    int train = layer->phase == DLC_PHASE_TRAIN;
-    pd_env env = {.engine = net->engine, .attr = net->attr};
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = pd_lrn_forward(
-        &env, train ? dnnl_forward_training : dnnl_forward_inference, &l->how,
-        layout->md, &pd);
-    status = op_init(&l->forward, net, layer->name, "do its forward pass", st, pd);
-    if (status != DLC_OK)
-        return status;
-    memory->scratch_bytes = l->forward.scratch_bytes;
-    return train ? make_backward(l, memory, layout) : DLC_OK;
-}
-
-static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
-    return OP_RUN(&((lrn *)layer)->forward, {DNNL_ARG_SRC, run->in[0]},
-                  {DNNL_ARG_DST, run->out[0]}, {DNNL_ARG_WORKSPACE, run->workspace},
-                  {DNNL_ARG_SCRATCHPAD, run->scratch});
+    memory->reads_in = layer->phase == DLC_PHASE_TRAIN;
+    return op_layer_prepare(layer, &kind, memory);
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     if (!run->in_diff[0])
         return DLC_OK;
     return OP_RUN(
-        &((lrn *)layer)->backward, {DNNL_ARG_SRC, run->in[0]},
+        &((lrn *)layer)->ops.backward, {DNNL_ARG_SRC, run->in[0]},
         {DNNL_ARG_DIFF_DST, run->out_diff[0]}, {DNNL_ARG_DIFF_SRC, run->in_diff[0]},
         {DNNL_ARG_WORKSPACE, run->workspace}, {DNNL_ARG_SCRATCHPAD, run->scratch});
-}
-
-static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    (void)snprintf(text, bytes, "%s", op_name(&((lrn *)layer)->forward));
 }
 
 const dlc_layer_ops lrn_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &onednn_family,
     .create = create,
-    .destroy = destroy,
+    .destroy = op_layer_destroy,
     .infer = infer_image,
     .prepare = prepare,
-    .forward = forward,
+    .forward = op_layer_forward,
     .backward = backward,
-    .describe = describe,
+    .describe = op_layer_describe,
 };

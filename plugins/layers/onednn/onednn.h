@@ -116,12 +116,6 @@ md_t op_md(const op *o, dnnl_query_t what);
 int pd_is_slow(dnnl_primitive_desc_t pd); /* is it oneDNN's reference code? */
 int pd_is_winograd(dnnl_primitive_desc_t pd);
 
-/* ---- Layers ------------------------------------------------------------------- */
-
-/* Input and output use the layout that in[0] comes in. */
-dlc_status same_layout(dlc_layer *layer, dlc_layer_memory *memory,
-                       const dlc_layout **layout);
-
 /* Number of elements in memory, padding included. */
 static inline int64_t layout_count(const dlc_layout *layout) {
     return (int64_t)(layout->bytes / dlc_dtype_bytes(layout->dtype));

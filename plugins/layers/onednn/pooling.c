@@ -6,17 +6,14 @@
  * these.
  */
 #include "../shared/pooling.h"
-#include "by_channel.h"
+#include "op_layer.h"
 #include "pool_average.h"
 
-#include <stdio.h>
-
 typedef struct pooling {
-    dlc_layer head;
+    op_layer ops;
     pooling_settings how;
     int own; /* averages that oneDNN cannot compute */
     pool_average plan;
-    op forward, backward;
 } pooling;
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
@@ -31,14 +28,6 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     else
         layer_free(layer);
     return status;
-}
-
-static void destroy(dlc_layer *layer) {
-    if (!layer)
-        return;
-    op_clear(&((pooling *)layer)->forward);
-    op_clear(&((pooling *)layer)->backward);
-    layer_free(layer);
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
@@ -59,7 +48,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
 }
 
 static dlc_status prepare_own(pooling *pool, dlc_layer_memory *memory) {
-    context *net = pool->head.net;
+    context *net = pool->ops.head.net;
     int last = 1;
     const dlc_shape *out = &memory->out[0].shape;
     dlc_shape planes, pooled;
@@ -102,21 +91,17 @@ static dnnl_status_t backward_pd(const dlc_layer *layer, const pd_env *env,
                             pd);
 }
 
-static const by_channel_kind kind = {forward_pd, backward_pd};
+static const op_layer_kind kind = {forward_pd, backward_pd};
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     pooling *pool = (pooling *)layer;
     const dlc_layout *from = NULL;
     if (pool->own)
         return prepare_own(pool, memory);
-    dlc_status status = by_channel_prepare_forward(layer, &kind, memory, &pool->forward,
-                                                   &from);
-    if (status != DLC_OK || layer->phase != DLC_PHASE_TRAIN)
-        return status;
-    md_t workspace = op_md(&pool->forward, dnnl_query_workspace_md);
-    memory->workspace_bytes = workspace ? dnnl_memory_desc_get_size(workspace) : 0;
-    return by_channel_prepare_backward(layer, &kind, memory, &pool->forward,
-                                       &pool->backward);
+    dlc_status status = op_layer_prepare_by_channel(layer, &kind, memory, &from);
+    return status == DLC_OK && layer->phase == DLC_PHASE_TRAIN
+               ? op_layer_prepare_backward(layer, &kind, memory)
+               : status;
 }
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
@@ -125,9 +110,7 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
         pool_average_forward(&pool->plan, run->in[0], run->out[0]);
         return DLC_OK;
     }
-    return OP_RUN(&pool->forward, {DNNL_ARG_SRC, run->in[0]},
-                  {DNNL_ARG_DST, run->out[0]}, {DNNL_ARG_WORKSPACE, run->workspace},
-                  {DNNL_ARG_SCRATCHPAD, run->scratch});
+    return op_layer_forward(layer, run);
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
@@ -138,22 +121,24 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
         pool_average_backward(&pool->plan, run->out_diff[0], run->in_diff[0]);
         return DLC_OK;
     }
-    return OP_RUN(&pool->backward, {DNNL_ARG_DIFF_DST, run->out_diff[0]},
+    return OP_RUN(&pool->ops.backward, {DNNL_ARG_DIFF_DST, run->out_diff[0]},
                   {DNNL_ARG_DIFF_SRC, run->in_diff[0]},
                   {DNNL_ARG_WORKSPACE, run->workspace},
                   {DNNL_ARG_SCRATCHPAD, run->scratch});
 }
 
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    pooling *pool = (pooling *)layer;
-    (void)snprintf(text, bytes, "%s", pool->own ? "own" : op_name(&pool->forward));
+    if (((const pooling *)layer)->own)
+        describe_own(layer, text, bytes);
+    else
+        op_layer_describe(layer, text, bytes);
 }
 
 const dlc_layer_ops pooling_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &onednn_family,
     .create = create,
-    .destroy = destroy,
+    .destroy = op_layer_destroy,
     .infer = infer,
     .prepare = prepare,
     .forward = forward,

@@ -4,15 +4,13 @@
 #include "../shared/upsample.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "by_channel.h"
+#include "op_layer.h"
 
 typedef struct upsample {
-    dlc_layer head;
+    op_layer ops;
     upsample_settings how;
-    op forward, backward;
 
     /* Memory is [outer][rows][columns][inner], rows and columns of the input. Inner 0:
      * oneDNN has to go backward. */
@@ -24,14 +22,6 @@ static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
     if (status == DLC_OK)
         ((upsample *)*out)->how = upsample_read(args->settings);
     return status;
-}
-
-static void destroy(dlc_layer *layer) {
-    if (!layer)
-        return;
-    op_clear(&((upsample *)layer)->forward);
-    op_clear(&((upsample *)layer)->backward);
-    layer_free(layer);
 }
 
 static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
@@ -55,7 +45,7 @@ static dnnl_status_t backward_pd(const dlc_layer *layer, const pd_env *env,
     return pd_resample_backward(env, algorithm(layer), diff_src, diff_dst, pd);
 }
 
-static const by_channel_kind kind = {forward_pd, backward_pd};
+static const op_layer_kind kind = {forward_pd, backward_pd};
 
 /* Channels may be padded to whole blocks. */
 static void find_runs(upsample *up, const dlc_layout *from, const dlc_shape *in) {
@@ -73,23 +63,16 @@ static void find_runs(upsample *up, const dlc_layout *from, const dlc_shape *in)
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     upsample *up = (upsample *)layer;
     const dlc_layout *from = NULL;
-    dlc_status status = by_channel_prepare_forward(layer, &kind, memory, &up->forward,
-                                                   &from);
+    dlc_status status = op_layer_prepare_by_channel(layer, &kind, memory, &from);
     if (status != DLC_OK || layer->phase != DLC_PHASE_TRAIN)
         return status;
     find_runs(up, from, &memory->in[0].shape);
     if (!up->inner)
-        return by_channel_prepare_backward(layer, &kind, memory, &up->forward,
-                                           &up->backward);
+        return op_layer_prepare_backward(layer, &kind, memory);
     size_t rows = (size_t)(up->outer * up->columns * up->inner) * sizeof(float);
     if (rows > memory->scratch_bytes)
         memory->scratch_bytes = rows;
     return DLC_OK;
-}
-
-static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
-    return OP_RUN(&((upsample *)layer)->forward, {DNNL_ARG_SRC, run->in[0]},
-                  {DNNL_ARG_DST, run->out[0]}, {DNNL_ARG_SCRATCHPAD, run->scratch});
 }
 
 /* ---- Backward ------------------------------------------------------------------ */
@@ -157,23 +140,19 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
         run_backward(up, run);
         return DLC_OK;
     }
-    return OP_RUN(&up->backward, {DNNL_ARG_DIFF_DST, run->out_diff[0]},
+    return OP_RUN(&up->ops.backward, {DNNL_ARG_DIFF_DST, run->out_diff[0]},
                   {DNNL_ARG_DIFF_SRC, run->in_diff[0]},
                   {DNNL_ARG_SCRATCHPAD, run->scratch});
-}
-
-static void describe(dlc_layer *layer, char *text, size_t bytes) {
-    (void)snprintf(text, bytes, "%s", op_name(&((upsample *)layer)->forward));
 }
 
 const dlc_layer_ops upsample_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &onednn_family,
     .create = create,
-    .destroy = destroy,
+    .destroy = op_layer_destroy,
     .infer = infer,
     .prepare = prepare,
-    .forward = forward,
+    .forward = op_layer_forward,
     .backward = backward,
-    .describe = describe,
+    .describe = op_layer_describe,
 };

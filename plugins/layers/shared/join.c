@@ -105,7 +105,7 @@ dlc_status concat_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
 
 dlc_status flatten_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     int axis = ((const axis_layer *)layer)->axis;
-    dlc_status status = softmax_infer(layer, shapes);
+    dlc_status status = axis_infer(layer, axis, shapes);
     if (status != DLC_OK)
         return status;
     const dlc_shape *in = &shapes->in[0].shape;
@@ -126,8 +126,7 @@ dlc_status flatten_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     return DLC_OK;
 }
 
-dlc_status softmax_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    int axis = ((const axis_layer *)layer)->axis;
+dlc_status axis_infer(const dlc_layer *layer, int axis, dlc_layer_shapes *shapes) {
     dlc_status status = infer_one(layer, shapes, 1, DLC_MAX_DIMS);
     return status == DLC_OK ? need_axis(layer, "input", axis, &shapes->in[0].shape)
                             : status;

@@ -19,7 +19,7 @@ dlc_status eltwise_infer(const dlc_layer *layer, const eltwise_settings *e,
 /* Is `next` this plugin's eltwise, and a plain sum? */
 int eltwise_is_sum(const dlc_feature *next, const dlc_settings *settings);
 
-/* A layer with the option `axis`: the head of concat, flatten and softmax. */
+/* A layer with the option `axis`: the head of its struct. */
 typedef struct axis_layer {
     dlc_layer head;
     int axis;
@@ -29,10 +29,11 @@ typedef struct axis_layer {
 dlc_status axis_layer_alloc(const dlc_layer_args *args, size_t bytes,
                             dlc_layer **layer);
 dlc_status axis_layer_create(const dlc_layer_args *args, dlc_layer **layer);
+/* Checks that the input has the axis; the output has its shape. */
+dlc_status axis_infer(const dlc_layer *layer, int axis, dlc_layer_shapes *shapes);
 dlc_status concat_infer(dlc_layer *layer, dlc_layer_shapes *shapes);
 dlc_status flatten_infer(dlc_layer *layer, dlc_layer_shapes *shapes);
 /* In plain layout nothing has to be moved; axis_layer.bytes otherwise. */
 dlc_status flatten_prepare(dlc_layer *layer, dlc_layer_memory *memory);
-dlc_status softmax_infer(dlc_layer *layer, dlc_layer_shapes *shapes);
 
 #endif
