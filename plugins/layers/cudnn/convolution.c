@@ -207,12 +207,10 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     dlc_status status = make_plans(conv, memory);
     if (status != DLC_OK)
         return status;
-    const size_t sizes[] = {
-        conv->forward.scratch_bytes, conv->backward_data.scratch_bytes,
-        conv->accumulate_data.scratch_bytes, conv->backward_weights.scratch_bytes};
-    size_t scratch = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        scratch = sizes[i] > scratch ? sizes[i] : scratch;
+    size_t scratch = max_size(
+        max_size(conv->forward.scratch_bytes, conv->backward_data.scratch_bytes),
+        max_size(conv->accumulate_data.scratch_bytes,
+                 conv->backward_weights.scratch_bytes));
     weighted_plan(w, memory, 1, scratch);
     return DLC_OK;
 }

@@ -54,10 +54,6 @@ static dlc_status make_plans(deconvolution *deconv, const dlc_layer_memory *memo
     return status;
 }
 
-static size_t max_size(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     deconvolution *deconv = (deconvolution *)layer;
     weighted *w = &deconv->w;

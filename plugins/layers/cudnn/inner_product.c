@@ -98,10 +98,9 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
         status = make_backward(in, (memory->wants_gradient & 1) != 0);
     if (status != DLC_OK)
         return status;
-    const product *all[] = {&in->forward, &in->backward_data, &in->backward_weights};
-    size_t scratch = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        scratch = all[i]->scratch_bytes > scratch ? all[i]->scratch_bytes : scratch;
+    size_t scratch = max_size(
+        in->forward.scratch_bytes,
+        max_size(in->backward_data.scratch_bytes, in->backward_weights.scratch_bytes));
     weighted_plan(w, memory, 0, scratch);
     if (gradient_is_shared(memory, 0))
         memory->accumulates_gradient = 1;

@@ -1,51 +1,29 @@
 /* scale: multiplies each channel by a trained number and optionally adds another. */
-#include "../shared/params.h"
+#include "../shared/scale.h"
 #include "cudnn.h"
 #include "kernels/kernels.h"
 
 typedef struct scale {
-    dlc_layer head;
-    int has_bias;
-    param_settings scale, bias;
+    scale_layer head;
     scale_args args; /* without the pointers */
 } scale;
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    dlc_status status = layer_alloc(args, sizeof(scale), out);
-    if (status != DLC_OK)
-        return status;
-    scale *s = (scale *)*out;
-    s->has_bias = host->get_bool(args->settings, "bias");
-    s->scale = param_read(args->settings, "scale");
-    s->bias = param_read(args->settings, "bias");
-    return DLC_OK;
-}
-
-static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    scale *s = (scale *)layer;
-    dlc_status status = infer_one(layer, shapes, 2, DLC_MAX_DIMS);
-    if (status != DLC_OK)
-        return status;
-    const dlc_shape *in = &shapes->in[0].shape;
-    s->args.channels = in->dims[1];
-    s->args.rows = dlc_shape_count(in) / s->args.channels;
-    shapes->params = 0;
-    (void)param_add_channels(shapes, &s->scale, s->args.channels);
-    if (s->has_bias)
-        (void)param_add_channels(shapes, &s->bias, s->args.channels);
-    return DLC_OK;
+    return scale_layer_alloc(args, sizeof(scale), out);
 }
 
 /* The scratch memory holds partial sums over chunks of the batch. */
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     scale_args *args = &((scale *)layer)->args;
-    const dlc_layout *layout = layout_last(layer->net, &memory->in[0].shape,
-                                           memory->in[0].dtype);
+    const dlc_shape *in = &memory->in[0].shape;
+    const dlc_layout *layout = layout_last(layer->net, in, memory->in[0].dtype);
     if (!layout)
         return DLC_ERR_NOMEM;
     layout_give(&memory->in[0], layout);
     layout_give(&memory->out[0], layout);
     args->type = layout->dtype;
+    args->channels = in->dims[1];
+    args->rows = dlc_shape_count(in) / args->channels;
     if (!has_weight_gradient(layer)) {
         memory->in_place = 1;
         return DLC_OK;
@@ -62,7 +40,7 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     args.from = run->in[0];
     args.to = run->out[0];
     args.factor = run->param[0];
-    args.bias = s->has_bias ? run->param[1] : NULL;
+    args.bias = s->head.has_bias ? run->param[1] : NULL;
     return check_cuda(scale_run(&args, layer->net->stream), layer->name,
                       "do its forward pass");
 }
@@ -76,7 +54,7 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     args.in = run->in[0];
     args.partial = run->scratch;
     args.factor_diff = run->param_diff[0];
-    args.bias_diff = s->has_bias ? run->param_diff[1] : NULL;
+    args.bias_diff = s->head.has_bias ? run->param_diff[1] : NULL;
     cudaError_t error = has_weight_gradient(layer)
                             ? scale_sums_run(&args, layer->net->stream)
                             : cudaSuccess;
@@ -90,7 +68,7 @@ const dlc_layer_ops scale_ops = {
     .family = &cudnn_family,
     .create = create,
     .destroy = layer_free,
-    .infer = infer,
+    .infer = scale_infer,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

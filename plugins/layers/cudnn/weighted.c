@@ -35,10 +35,6 @@ static int64_t read_count(const weighted *w) {
                      : weights_count(w);
 }
 
-static size_t max_size(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 /* The libraries want scratch memory aligned to more than the core promises. */
 enum { ALIGNMENT = 256 };
 

@@ -1,43 +1,18 @@
 /* scale: multiplies each channel by a trained number, and optionally adds another one.
  */
-#include "../shared/params.h"
+#include "../shared/scale.h"
 #include "onednn.h"
 
 #include <string.h>
 
 typedef struct scale {
-    dlc_layer head;
-    int has_bias;
-    param_settings scale, bias;
+    scale_layer head;
     int64_t batch, channels, spatial;
     int last; /* channels last */
 } scale;
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
-    dlc_status status = layer_alloc(args, sizeof(scale), out);
-    if (status != DLC_OK)
-        return status;
-    scale *s = (scale *)*out;
-    s->has_bias = host->get_bool(args->settings, "bias");
-    s->scale = param_read(args->settings, "scale");
-    s->bias = param_read(args->settings, "bias");
-    return DLC_OK;
-}
-
-static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
-    scale *s = (scale *)layer;
-    dlc_status status = infer_one(layer, shapes, 2, DLC_MAX_DIMS);
-    if (status != DLC_OK)
-        return status;
-    const dlc_shape *in = &shapes->in[0].shape;
-    s->batch = in->dims[0];
-    s->channels = in->dims[1];
-    s->spatial = dlc_shape_count(in) / s->batch / s->channels;
-    shapes->params = 0;
-    (void)param_add_channels(shapes, &s->scale, s->channels);
-    if (s->has_bias)
-        (void)param_add_channels(shapes, &s->bias, s->channels);
-    return DLC_OK;
+    return scale_layer_alloc(args, sizeof(scale), out);
 }
 
 /* A sample's contribution to the gradients of factors and bias, side by side. They are
@@ -48,6 +23,10 @@ static size_t partial_count(const scale *s) {
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     scale *s = (scale *)layer;
+    const dlc_shape *in = &memory->in[0].shape;
+    s->batch = in->dims[0];
+    s->channels = in->dims[1];
+    s->spatial = dlc_shape_count(in) / s->batch / s->channels;
     const dlc_layout *layout = layout_simple(layer->net, &memory->in[0], &s->last);
     if (!layout)
         return DLC_ERR_NOMEM;
@@ -80,7 +59,7 @@ static void apply(const scale *s, const float *factor, const float *bias,
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const scale *s = (const scale *)layer;
-    const float *in = run->in[0], *bias = s->has_bias ? run->param[1] : NULL;
+    const float *in = run->in[0], *bias = s->head.has_bias ? run->param[1] : NULL;
     float *out = run->out[0];
     int64_t size = s->channels * s->spatial;
 #pragma omp parallel for schedule(static)
@@ -113,7 +92,7 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
         if (in_diff)
             apply(s, run->param[0], NULL, diff + n * size, in_diff + n * size);
     }
-    for (int i = 0; trains && i < (s->has_bias ? 2 : 1); i++) {
+    for (int i = 0; trains && i < (s->head.has_bias ? 2 : 1); i++) {
         float *gradient = run->param_diff[i];
         for (int64_t c = 0; c < s->channels; c++) {
             gradient[c] = 0;
@@ -129,7 +108,7 @@ const dlc_layer_ops scale_ops = {
     .family = &onednn_family,
     .create = create,
     .destroy = layer_free,
-    .infer = infer,
+    .infer = scale_infer,
     .prepare = prepare,
     .forward = forward,
     .backward = backward,

@@ -88,6 +88,10 @@ static inline size_t round64(size_t bytes) {
     return (bytes + 63) & ~(size_t)63;
 }
 
+static inline size_t max_size(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
 static inline void *at_offset(void *base, size_t bytes) {
     return (char *)base + bytes;
 }

@@ -1,19 +1,31 @@
 /* Checks of values and targets. */
 #include "targets.h"
 
-#include <string.h>
-
 #include "scores.h"
 
-void pair_loss_read(const dlc_settings *settings, pair_loss_kind kind,
-                    pair_loss_args *args) {
-    args->kind = kind;
-    args->has_ignore = ignore_label_read(settings, &args->ignore);
-    args->per_element = strcmp(host->get_string(settings, "normalize"), "element") == 0;
+static dlc_status create(const dlc_layer_args *args, pair_loss_kind kind,
+                         dlc_layer **layer) {
+    dlc_status status = layer_alloc(args, sizeof(pair_loss_layer), layer);
+    if (status != DLC_OK)
+        return status;
+    pair_loss_args *loss = &((pair_loss_layer *)*layer)->args;
+    loss->kind = kind;
+    loss->has_ignore = ignore_label_read(args->settings, &loss->ignore);
+    loss->per_element = option_is(args->settings, "normalize", "element");
+    return DLC_OK;
 }
 
-dlc_status pair_loss_infer(const dlc_layer *layer, dlc_layer_shapes *shapes,
-                           pair_loss_args *args) {
+dlc_status sigmoid_cross_entropy_loss_create(const dlc_layer_args *args,
+                                             dlc_layer **layer) {
+    return create(args, PAIR_LOSS_SIGMOID, layer);
+}
+
+dlc_status euclidean_loss_create(const dlc_layer_args *args, dlc_layer **layer) {
+    return create(args, PAIR_LOSS_EUCLIDEAN, layer);
+}
+
+dlc_status pair_loss_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
+    pair_loss_args *args = &((pair_loss_layer *)layer)->args;
     dlc_status status = need_inputs(layer, shapes, 2);
     if (status != DLC_OK)
         return status;
@@ -43,8 +55,7 @@ dlc_status pair_loss_infer(const dlc_layer *layer, dlc_layer_shapes *shapes,
     return DLC_OK;
 }
 
-void pair_loss_prepare(const dlc_layer *layer, const pair_loss_args *args,
-                       dlc_layer_memory *memory) {
+dlc_status pair_loss_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     for (int i = 0; i < 2; i++) {
         memory->in[i].layout = NULL;
         memory->in[i].bytes = 0;
@@ -52,9 +63,21 @@ void pair_loss_prepare(const dlc_layer *layer, const pair_loss_args *args,
     memory->in[0].dtype = DLC_F32;
     memory->out[0].layout = NULL;
     memory->out[0].bytes = 0;
-    memory->scratch_bytes = (size_t)args->samples * 2 * sizeof(float);
+    memory->scratch_bytes = (size_t)((pair_loss_layer *)layer)->args.samples * 2 *
+                            sizeof(float);
     if (layer->phase == DLC_PHASE_TRAIN) {
         memory->reads_in = 3;
         memory->reads_out = 1;
     }
+    return DLC_OK;
+}
+
+pair_loss_args pair_loss_of_run(const dlc_layer *layer, const dlc_layer_run *run) {
+    pair_loss_args args = ((const pair_loss_layer *)layer)->args;
+    args.values = run->in[0];
+    args.targets = run->in[1];
+    args.out = run->out[0];
+    args.part = run->scratch;
+    args.loss_scale = run->loss_scale;
+    return args;
 }

@@ -5,15 +5,21 @@
 #include "layer.h"
 #include "pair_loss.h"
 
-/* Reads the options. */
-void pair_loss_read(const dlc_settings *settings, pair_loss_kind kind,
-                    pair_loss_args *args);
+/* The whole layer. */
+typedef struct pair_loss_layer {
+    dlc_layer head;
+    pair_loss_args args; /* without the pointers */
+} pair_loss_layer;
+
+dlc_status sigmoid_cross_entropy_loss_create(const dlc_layer_args *args,
+                                             dlc_layer **layer);
+dlc_status euclidean_loss_create(const dlc_layer_args *args, dlc_layer **layer);
 /* Checks the inputs (values, targets), and makes out[0] {sum, count}. */
-dlc_status pair_loss_infer(const dlc_layer *layer, dlc_layer_shapes *shapes,
-                           pair_loss_args *args);
+dlc_status pair_loss_infer(dlc_layer *layer, dlc_layer_shapes *shapes);
 /* Everything is in plain layout. Scratch: {sum, count} of each sample. Backward reads
  * both inputs, and the count. */
-void pair_loss_prepare(const dlc_layer *layer, const pair_loss_args *args,
-                       dlc_layer_memory *memory);
+dlc_status pair_loss_prepare(dlc_layer *layer, dlc_layer_memory *memory);
+/* The arguments of a forward pass. */
+pair_loss_args pair_loss_of_run(const dlc_layer *layer, const dlc_layer_run *run);
 
 #endif

@@ -18,6 +18,28 @@ static __device__ __forceinline__ int64_t item_id() {
     return (int64_t)blockIdx.x * BLOCK + threadIdx.x;
 }
 
+// Calls `launch` with the first image and the number of items of as many images at a
+// time as have at most MOST_ITEMS; an image has `each`.
+template <typename L> cudaError_t for_images(int64_t images, int64_t each, L launch) {
+    int64_t at_once = max_i64(MOST_ITEMS / each, 1);
+    cudaError_t error = cudaSuccess;
+    for (int64_t first = 0; first < images && error == cudaSuccess; first += at_once)
+        error = launch(first, (uint32_t)(min_i64(at_once, images - first) * each));
+    return error;
+}
+
+// The arguments of pooling or upsample for the images from `first` on.
+template <typename ARGS>
+ARGS images_from(const ARGS *args, int backward, int64_t first) {
+    int64_t in = args->channels * args->in[0] * args->in[1],
+            out = args->channels * args->out[0] * args->out[1];
+    int64_t bytes = (int64_t)size_of(args->type);
+    ARGS part = *args;
+    part.from = (const char *)args->from + first * (backward ? out : in) * bytes;
+    part.to = (char *)args->to + first * (backward ? in : out) * bytes;
+    return part;
+}
+
 template <dlc_dtype TYPE> using type_constant = std::integral_constant<dlc_dtype, TYPE>;
 
 // Calls `launch` with the element type as a constant.

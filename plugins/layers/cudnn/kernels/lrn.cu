@@ -30,18 +30,14 @@ static lrn_args elements_from(const lrn_args *l, int64_t elements) {
 
 template <int BACKWARD>
 static cudaError_t lrn_run(const lrn_args *l, cudaStream_t stream) {
-    int64_t each = lrn_items(l), at_once = max_i64(MOST_ITEMS / each, 1);
-    cudaError_t error = cudaSuccess;
-    for (int64_t first = 0; first < l->images && error == cudaSuccess;
-         first += at_once) {
+    int64_t each = lrn_items(l);
+    return for_images(l->images, each, [&](int64_t first, uint32_t items) {
         lrn_args part = elements_from(l, first * each);
-        uint32_t items = (uint32_t)(min_i64(at_once, l->images - first) * each);
-        error = with_type(l->type, [&](auto type) {
+        return with_type(l->type, [&](auto type) {
             LAUNCH((lrn_kernel<decltype(type)::value, BACKWARD>), blocks_of(items),
                    BLOCK, stream, part, items);
         });
-    }
-    return error;
+    });
 }
 
 extern "C" cudaError_t lrn_forward_run(const lrn_args *l, cudaStream_t stream) {
