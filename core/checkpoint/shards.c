@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/device_memory.h"
 #include "base/memory.h"
 
 /* One rank's shard of a tensor. */
@@ -198,9 +199,8 @@ static dlc_status allocate(dlc_shards *shards) {
     size_t most = shards->room < MESSAGE ? shards->room : MESSAGE;
     if (most == 0 || args->on_host)
         return DLC_OK;
-    shards->staging = (dlc_memory){.size = sizeof shards->staging};
-    return args->device_ops->alloc(args->device, most * sizeof(float), 0,
-                                   &shards->staging);
+    return dlc_device_alloc(args->device_ops, args->device, most * sizeof(float), 0,
+                            &shards->staging);
 }
 
 dlc_status dlc_shards_open(const dlc_shards_args *args, dlc_shards **shards) {
@@ -230,8 +230,7 @@ void dlc_shards_close(dlc_shards *shards) {
     for (int32_t t = 0; t < shards->tensors; t++)
         dlc_free(shards->tensor[t].holder);
     dlc_free(shards->tensor);
-    if (shards->staging.base)
-        shards->args.device_ops->free(shards->args.device, &shards->staging);
+    dlc_device_free(shards->args.device_ops, shards->args.device, &shards->staging);
     dlc_free(shards);
 }
 

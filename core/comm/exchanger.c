@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/device_memory.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/exchange_internal.h"
@@ -189,10 +190,10 @@ dlc_status dlc_exchanger_open(const dlc_exchange_args *args,
     (void)pthread_cond_init(&x->done, NULL);
     x->args = *args;
     x->args.shard_optimizer = args->shard_optimizer && dlc_comm_has_shards(args->comm);
-    x->next.size = sizeof x->next;
     dlc_status status = make_tables(x);
     if (status == DLC_OK && args->newest_first)
-        status = args->device_ops->alloc(args->device, sizeof(int32_t), 0, &x->next);
+        status = dlc_device_alloc(args->device_ops, args->device, sizeof(int32_t), 0,
+                                  &x->next);
     if (status == DLC_OK && dlc_comm_ranks(args->comm) > 1)
         status = open_worker(x);
     if (status == DLC_OK)
@@ -212,8 +213,7 @@ void dlc_exchanger_close(dlc_exchanger *x) {
     (void)pthread_cond_destroy(&x->done);
     (void)pthread_cond_destroy(&x->work);
     (void)pthread_mutex_destroy(&x->lock);
-    if (x->next.base)
-        x->args.device_ops->free(x->args.device, &x->next);
+    dlc_device_free(x->args.device_ops, x->args.device, &x->next);
     dlc_stream_ordered_close(x->stream_ordered);
     dlc_free(x->detail);
     for (int i = 0; i < DLC_BUCKET_OPS; i++) {

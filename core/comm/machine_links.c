@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "base/device_memory.h"
 #include "base/memory.h"
 #include "comm/tags.h"
 #include "comm/team.h"
@@ -125,8 +126,7 @@ static dlc_status measure(measuring *m, dlc_device *device) {
     const dlc_device_ops *ops = m->how->device_ops;
     dlc_status status = DLC_OK;
     if (takes_part(m)) {
-        links->memory.size = sizeof links->memory;
-        DLC_TRY(ops->alloc(device, 2 * (size_t)BYTES, 0, &links->memory));
+        DLC_TRY(dlc_device_alloc(ops, device, 2 * (size_t)BYTES, 0, &links->memory));
         DLC_TRY(ops->fill(device, NULL, links->memory.base, 0, 2 * (size_t)BYTES));
         dlc_comm_set_deadline(m->comm, dlc_now_ns() + PATIENCE_NS);
         status = time_all(m);
@@ -165,8 +165,7 @@ dlc_status dlc_machine_links_measure(const dlc_comm_args *how, dlc_device *devic
 
 void dlc_machine_links_free(dlc_machine_links *links, const dlc_comm_args *how,
                             dlc_device *device) {
-    if (links->memory.base)
-        how->device_ops->free(device, &links->memory);
+    dlc_device_free(how->device_ops, device, &links->memory);
     dlc_free(links->bandwidth);
     *links = (dlc_machine_links){.machines = 0};
 }

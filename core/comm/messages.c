@@ -12,6 +12,7 @@
  */
 #include "comm/team.h"
 
+#include "base/device_memory.h"
 #include "base/memory.h"
 #include "base/slice.h"
 #include "base/status.h"
@@ -46,9 +47,8 @@ static dlc_status make_scratch(dlc_team *team) {
     team->node_sum = dlc_alloc(ranks, sizeof *team->node_sum);
     if (!team->chunk || !team->sources || !team->node_sum)
         return DLC_ERR_NOMEM;
-    team->scratch = (dlc_memory){.size = sizeof team->scratch};
-    DLC_TRY(args->device_ops->alloc(args->device, 2 * ranks * chunk * sizeof(float), 0,
-                                    &team->scratch));
+    DLC_TRY(dlc_device_alloc(args->device_ops, args->device,
+                             2 * ranks * chunk * sizeof(float), 0, &team->scratch));
     for (size_t i = 0; i < 2 * ranks; i++)
         team->chunk[i] = (float *)team->scratch.base + i * chunk;
     return DLC_OK;
@@ -61,8 +61,7 @@ static dlc_status make_requests(dlc_team *team) {
 }
 
 void dlc_messages_free(dlc_team *team) {
-    if (team->scratch.base)
-        team->args.device_ops->free(team->args.device, &team->scratch);
+    dlc_device_free(team->args.device_ops, team->args.device, &team->scratch);
     dlc_free(team->requests);
     dlc_free(team->node_sum);
     dlc_free(team->sources);

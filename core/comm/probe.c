@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/device_memory.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -87,13 +88,12 @@ static int shares_memory(const dlc_device_ops *ops) {
 static dlc_status allocate(probing *p, offer *mine) {
     const dlc_device_ops *ops = p->args->how->device_ops;
     const size_t bytes = (size_t)DLC_PROBE_PARTS * DLC_PROBE_BYTES;
-    p->memory->size = sizeof *p->memory;
     mine->handle.size = sizeof mine->handle;
     mine->is_shared = shares_memory(ops) &&
-                      ops->alloc(p->args->device, bytes, DLC_MEM_SHARED, p->memory) ==
-                          DLC_OK;
+                      dlc_device_alloc(ops, p->args->device, bytes, DLC_MEM_SHARED,
+                                       p->memory) == DLC_OK;
     if (!mine->is_shared)
-        return ops->alloc(p->args->device, bytes, 0, p->memory);
+        return dlc_device_alloc(ops, p->args->device, bytes, 0, p->memory);
     mine->is_shared = ops->ipc_export(p->args->device, p->memory, &mine->handle) ==
                       DLC_OK;
     return DLC_OK;
@@ -176,8 +176,7 @@ static dlc_status try_team(probing *p, int32_t level, dlc_team *team, int32_t *w
     *wrote = t->next_base != NULL;
     if (status == DLC_OK)
         status = try_messages(p, level);
-    if (mapped.base)
-        t->ops->free(t->device, &mapped);
+    dlc_device_free(t->ops, t->device, &mapped);
     t->next_base = NULL;
     t->p2p = NULL;
     return status;
@@ -279,7 +278,6 @@ dlc_status dlc_probe_run(dlc_probe *probe, const dlc_probe_args *args, dlc_comm 
 }
 
 void dlc_probe_close(dlc_probe *probe, const dlc_probe_args *args) {
-    if (probe->memory.base)
-        args->how->device_ops->free(args->device, &probe->memory);
+    dlc_device_free(args->how->device_ops, args->device, &probe->memory);
     *probe = (dlc_probe){.memory = {.size = 0}};
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/device_memory.h"
 #include "base/memory.h"
 #include "base/thread.h"
 
@@ -85,9 +86,8 @@ static dlc_status alloc_slot(const dlc_feed *feed, slot *made) {
         made->base = dlc_alloc(feed->layout.bytes, 1);
         return made->base ? DLC_OK : DLC_ERR_NOMEM;
     }
-    made->memory.size = sizeof made->memory;
-    DLC_TRY(args->device_ops->alloc(args->device, feed->layout.bytes, DLC_MEM_STAGING,
-                                    &made->memory));
+    DLC_TRY(dlc_device_alloc(args->device_ops, args->device, feed->layout.bytes,
+                             DLC_MEM_STAGING, &made->memory));
     made->base = made->memory.base;
     return DLC_OK;
 }
@@ -96,8 +96,8 @@ static void free_slot(const dlc_feed *feed, slot *made) {
     const dlc_feed_args *args = &feed->args;
     if (!args->device_ops)
         dlc_free(made->base);
-    else if (made->memory.base)
-        args->device_ops->free(args->device, &made->memory);
+    else
+        dlc_device_free(args->device_ops, args->device, &made->memory);
     dlc_free(made->labels);
 }
 

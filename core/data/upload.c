@@ -2,14 +2,9 @@
  */
 #include "data/upload.h"
 
+#include "base/device_memory.h"
 #include "base/memory.h"
 #include "base/status.h"
-
-static dlc_status alloc_memory(const dlc_upload *upload, size_t bytes,
-                               dlc_memory *memory) {
-    *memory = (dlc_memory){.size = sizeof *memory};
-    return upload->ops->alloc(upload->device, bytes, 0, memory);
-}
 
 static size_t field_bytes(const dlc_upload *upload, int32_t i) {
     return (size_t)upload->batch * dlc_feed_field(upload->feed, i)->bytes;
@@ -17,7 +12,8 @@ static size_t field_bytes(const dlc_upload *upload, int32_t i) {
 
 static dlc_status open_slot(const dlc_upload *upload, dlc_upload_slot *slot) {
     for (int32_t i = 0; i < dlc_feed_fields(upload->feed); i++)
-        DLC_TRY(alloc_memory(upload, field_bytes(upload, i), &slot->field[i]));
+        DLC_TRY(dlc_device_alloc(upload->ops, upload->device, field_bytes(upload, i), 0,
+                                 &slot->field[i]));
     DLC_TRY(upload->ops->queues->event_open(upload->device, &slot->arrived));
     return upload->ops->queues->event_open(upload->device, &slot->collected);
 }
@@ -37,7 +33,8 @@ static dlc_status upload_values(const dlc_upload *upload,
         return DLC_ERR_NOMEM;
     for (size_t c = 0; c < channels; c++)
         values[c] = value(transforms, (int64_t)c);
-    dlc_status status = alloc_memory(upload, channels * sizeof *values, memory);
+    dlc_status status = dlc_device_alloc(upload->ops, upload->device,
+                                         channels * sizeof *values, 0, memory);
     if (status == DLC_OK)
         status = upload->ops->copy(upload->device, NULL, memory->base, values,
                                    channels * sizeof *values);
@@ -63,8 +60,7 @@ static void close_slot(const dlc_upload *upload, dlc_upload_slot *slot) {
     if (slot->arrived)
         upload->ops->queues->event_close(upload->device, slot->arrived);
     for (int32_t i = 0; i < DLC_NET_FIELDS; i++)
-        if (slot->field[i].base)
-            upload->ops->free(upload->device, &slot->field[i]);
+        dlc_device_free(upload->ops, upload->device, &slot->field[i]);
 }
 
 void dlc_upload_close(dlc_upload *upload) {
@@ -74,10 +70,8 @@ void dlc_upload_close(dlc_upload *upload) {
     close_slot(upload, &upload->slot[1]);
     if (upload->upload_queue)
         upload->ops->queues->queue_close(upload->device, upload->upload_queue);
-    if (upload->scale.base)
-        upload->ops->free(upload->device, &upload->scale);
-    if (upload->mean.base)
-        upload->ops->free(upload->device, &upload->mean);
+    dlc_device_free(upload->ops, upload->device, &upload->scale);
+    dlc_device_free(upload->ops, upload->device, &upload->mean);
     *upload = (dlc_upload){0};
 }
 

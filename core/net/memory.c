@@ -2,21 +2,23 @@
  * for each micro-batch in flight, and points operations into it. */
 #include "net/memory.h"
 
+#include "base/device_memory.h"
+
 dlc_status dlc_net_take(dlc_net *net, size_t bytes, uint32_t flags,
                         const dlc_memory **memory) {
     dlc_memory *taken = &net->memory[net->memories];
     *taken = (dlc_memory){.size = sizeof *taken};
     *memory = taken;
     if (bytes)
-        DLC_TRY(net->args.device_ops->alloc(net->args.device, bytes, flags, taken));
+        DLC_TRY(dlc_device_alloc(net->args.device_ops, net->args.device, bytes, flags,
+                                 taken));
     net->memories++;
     return DLC_OK;
 }
 
 void dlc_net_free_memory(dlc_net *net) {
     for (int32_t i = 0; i < net->memories; i++)
-        if (net->memory[i].base)
-            net->args.device_ops->free(net->args.device, &net->memory[i]);
+        dlc_device_free(net->args.device_ops, net->args.device, &net->memory[i]);
 }
 
 /* The distance in bytes between two sets of micro-batch buffers. */

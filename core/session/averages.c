@@ -2,6 +2,8 @@
  * samples. */
 #include "session/averages.h"
 
+#include "base/device_memory.h"
+
 static size_t arena_bytes(const dlc_session *session) {
     return dlc_net_arenas(session->net)->buffer_count * sizeof(float);
 }
@@ -28,7 +30,7 @@ dlc_status dlc_averages_begin(dlc_session *session, dlc_memory *own) {
     *own = (dlc_memory){.size = sizeof *own};
     if (is_alone(session))
         return DLC_OK;
-    DLC_TRY(ops->alloc(session->device, arena_bytes(session), 0, own));
+    DLC_TRY(dlc_device_alloc(ops, session->device, arena_bytes(session), 0, own));
     DLC_TRY(ops->copy(session->device, NULL, own->base,
                       dlc_net_arenas(session->net)->buffers, arena_bytes(session)));
     return dlc_averages_mean(session);
@@ -41,7 +43,6 @@ dlc_status dlc_averages_end(dlc_session *session, dlc_memory *own) {
     dlc_status status = ops->copy(session->device, NULL,
                                   dlc_net_arenas(session->net)->buffers, own->base,
                                   arena_bytes(session));
-    ops->free(session->device, own);
-    *own = (dlc_memory){.size = sizeof *own};
+    dlc_device_free(ops, session->device, own);
     return status;
 }

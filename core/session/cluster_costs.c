@@ -1,6 +1,7 @@
 /* Runs the communication benchmark and derives the planner's cost model from it. */
 #include "session/cluster_costs.h"
 
+#include "base/device_memory.h"
 #include "comm/nodes.h"
 #include "session/exchange_schedule.h"
 #include "session/session.h"
@@ -17,8 +18,8 @@ size_t dlc_cluster_costs_bytes(const dlc_session *session) {
 static dlc_status benchmark(const dlc_session *session, dlc_cluster_costs *measured) {
     const dlc_device_ops *ops = session->device_ops;
     size_t bytes = dlc_cluster_costs_bytes(session), count = bytes / sizeof(float);
-    dlc_memory zeros = {.size = sizeof zeros};
-    DLC_TRY(ops->alloc(session->device, bytes, 0, &zeros));
+    dlc_memory zeros;
+    DLC_TRY(dlc_device_alloc(ops, session->device, bytes, 0, &zeros));
     dlc_status status = ops->fill(session->device, NULL, zeros.base, 0, bytes);
     if (status == DLC_OK)
         status = dlc_comm_benchmark(session->connection.comm, ops, session->device,
@@ -28,7 +29,7 @@ static dlc_status benchmark(const dlc_session *session, dlc_cluster_costs *measu
         status = dlc_comm_benchmark_memory(session->connection.comm, ops,
                                            session->device, zeros.base, count,
                                            &measured->memory);
-    ops->free(session->device, &zeros);
+    dlc_device_free(ops, session->device, &zeros);
     return status;
 }
 

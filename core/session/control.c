@@ -2,13 +2,8 @@
  * slots of pinned host memory. */
 #include "session/control.h"
 
+#include "base/device_memory.h"
 #include "base/status.h"
-
-static dlc_status alloc_memory(const dlc_control *control, size_t bytes, uint32_t flags,
-                               dlc_memory *memory) {
-    *memory = (dlc_memory){.size = sizeof *memory};
-    return control->ops->alloc(control->device, bytes, flags, memory);
-}
 
 /* Layout of one slot in host memory. */
 typedef struct slot_memory {
@@ -19,10 +14,11 @@ typedef struct slot_memory {
 dlc_status dlc_control_open(dlc_control *control) {
     if (!control->queue)
         return DLC_OK;
-    DLC_TRY(
-        alloc_memory(control, sizeof *control->on_device, 0, &control->device_memory));
-    DLC_TRY(alloc_memory(control, DLC_CONTROL_SLOTS * sizeof(slot_memory),
-                         DLC_MEM_STAGING, &control->host));
+    DLC_TRY(dlc_device_alloc(control->ops, control->device, sizeof *control->on_device,
+                             0, &control->device_memory));
+    DLC_TRY(dlc_device_alloc(control->ops, control->device,
+                             DLC_CONTROL_SLOTS * sizeof(slot_memory), DLC_MEM_STAGING,
+                             &control->host));
     control->on_device = control->device_memory.base;
     slot_memory *memory = control->host.base;
     for (int i = 0; i < DLC_CONTROL_SLOTS; i++) {
@@ -38,10 +34,8 @@ void dlc_control_close(dlc_control *control) {
     for (int i = 0; i < DLC_CONTROL_SLOTS; i++)
         if (control->slot[i].done)
             control->ops->queues->event_close(control->device, control->slot[i].done);
-    if (control->host.base)
-        control->ops->free(control->device, &control->host);
-    if (control->device_memory.base)
-        control->ops->free(control->device, &control->device_memory);
+    dlc_device_free(control->ops, control->device, &control->host);
+    dlc_device_free(control->ops, control->device, &control->device_memory);
     *control = (dlc_control){0};
 }
 

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/device_memory.h"
 #include "base/memory.h"
 #include "comm/all_gather.h"
 #include "comm/nodes.h"
@@ -17,10 +18,8 @@ static dlc_status take_blocks(dlc_session_layer_group *group, size_t bytes) {
     dlc_memory *blocks = &group->blocks;
     if (blocks->base && blocks->bytes >= bytes)
         return DLC_OK;
-    if (blocks->base)
-        group->device_ops->free(group->device, blocks);
-    *blocks = (dlc_memory){.size = sizeof *blocks};
-    return group->device_ops->alloc(group->device, bytes, 0, blocks);
+    dlc_device_free(group->device_ops, group->device, blocks);
+    return dlc_device_alloc(group->device_ops, group->device, bytes, 0, blocks);
 }
 
 /* Waits until the queue uses the blocks no more. */
@@ -90,8 +89,8 @@ const dlc_layer_group *dlc_layer_group_table(const dlc_session_layer_group *grou
 
 static dlc_status send_merges(dlc_session_layer_group *group, const dlc_merge *merges) {
     size_t bytes = (size_t)(group->table.ranks - 1) * sizeof *merges;
-    group->merges = (dlc_memory){.size = sizeof group->merges};
-    DLC_TRY(group->device_ops->alloc(group->device, bytes, 0, &group->merges));
+    DLC_TRY(
+        dlc_device_alloc(group->device_ops, group->device, bytes, 0, &group->merges));
     group->table.merges = group->merges.base;
     return group->device_ops->copy(group->device, NULL, group->merges.base, merges,
                                    bytes);
@@ -174,10 +173,8 @@ void dlc_layer_group_close(dlc_session_layer_group *group) {
         drain(group);
     dlc_comm_close(group->comm);
     dlc_progress_engine_close(group->own);
-    if (group->blocks.base)
-        group->device_ops->free(group->device, &group->blocks);
-    if (group->merges.base)
-        group->device_ops->free(group->device, &group->merges);
+    dlc_device_free(group->device_ops, group->device, &group->blocks);
+    dlc_device_free(group->device_ops, group->device, &group->merges);
     *group = (dlc_session_layer_group){.first = 0};
 }
 

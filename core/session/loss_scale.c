@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/device_memory.h"
 #include "base/status.h"
 
 /* Starts high; a few skipped iterations bring it down to the right value. */
@@ -21,8 +22,7 @@ dlc_status dlc_loss_scale_read(const dlc_device_ops *ops, dlc_device *device,
 
 dlc_status dlc_loss_scale_open(const dlc_device_ops *ops, dlc_device *device,
                                dlc_memory *memory) {
-    *memory = (dlc_memory){.size = sizeof *memory};
-    DLC_TRY(ops->alloc(device, sizeof first, 0, memory));
+    DLC_TRY(dlc_device_alloc(ops, device, sizeof first, 0, memory));
     return dlc_loss_scale_write(ops, device, memory, &first);
 }
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/device_memory.h"
 #include "comm/all_gather.h"
 #include "session/param_sets.h"
 
@@ -157,22 +158,17 @@ static dlc_status sum_model(void *context, double *square) {
 
 /* ---- Opening --------------------------------------------------------------------- */
 
-static dlc_status take(const dlc_session *session, size_t count, uint32_t flags,
-                       dlc_memory *memory) {
-    *memory = (dlc_memory){.size = sizeof *memory};
-    return session->device_ops->alloc(session->device, count * sizeof(double), flags,
-                                      memory);
-}
-
 dlc_status dlc_model_norms_open(dlc_session *session) {
     dlc_memory *square = &session->model_norms.square;
     if (!session->model_norms.all || !dlc_session_needs_all_gradients(session))
         return DLC_OK;
     size_t most = 2 +
                   (size_t)dlc_net_arenas_of(session->net, DLC_PARAMS_ROWS)->segments;
-    DLC_TRY(take(session, 2, 0, square));
-    DLC_TRY(take(session, ((size_t)session->ranks + 1) * most, DLC_MEM_STAGING,
-                 &session->model_norms.numbers));
+    DLC_TRY(dlc_device_alloc(session->device_ops, session->device, 2 * sizeof(double),
+                             0, square));
+    DLC_TRY(dlc_device_alloc(session->device_ops, session->device,
+                             ((size_t)session->ranks + 1) * most * sizeof(double),
+                             DLC_MEM_STAGING, &session->model_norms.numbers));
     session->set[DLC_PARAMS_WHOLE].peers = (dlc_norm_peers){.context = session,
                                                             .sum_model = sum_model};
     session->set[DLC_PARAMS_ROWS].peers = (dlc_norm_peers){
@@ -181,9 +177,8 @@ dlc_status dlc_model_norms_open(dlc_session *session) {
 }
 
 void dlc_model_norms_close(dlc_session *session) {
-    dlc_memory *own[] = {&session->model_norms.numbers, &session->model_norms.square};
-    for (int i = 0; i < 2; i++)
-        if (own[i]->base)
-            session->device_ops->free(session->device, own[i]);
+    dlc_device_free(session->device_ops, session->device,
+                    &session->model_norms.numbers);
+    dlc_device_free(session->device_ops, session->device, &session->model_norms.square);
     memset(&session->model_norms, 0, sizeof session->model_norms);
 }

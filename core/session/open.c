@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <time.h>
 
+#include "base/device_memory.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "plugin/answers.h"
@@ -405,8 +406,7 @@ void dlc_session_close(dlc_session *session) {
     close_work(session);
     close_axes(session);
     dlc_control_close(&session->control);
-    if (session->loss_scale.base)
-        session->device_ops->free(session->device, &session->loss_scale);
+    dlc_device_free(session->device_ops, session->device, &session->loss_scale);
     if (session->queue)
         session->device_ops->queues->queue_close(session->device, session->queue);
     if (session->device_ops)

@@ -1,6 +1,7 @@
 /* Plans, opens and reads the output that a test hands out. */
 #include "session/test_output.h"
 
+#include "base/device_memory.h"
 #include "base/memory.h"
 #include "net/graph_search.h"
 #include "session/nets.h"
@@ -38,9 +39,8 @@ dlc_status dlc_test_output_plan(dlc_session *session) {
 dlc_status dlc_test_output_open(dlc_session *session) {
     dlc_session_output *output = &session->output;
     size_t count = (size_t)dlc_shape_count(&output->boundary.shape);
-    output->memory.size = sizeof output->memory;
-    DLC_TRY(session->device_ops->alloc(session->device, count * sizeof(float), 0,
-                                       &output->memory));
+    DLC_TRY(dlc_device_alloc(session->device_ops, session->device,
+                             count * sizeof(float), 0, &output->memory));
     output->host = session->setup->device->caps & DLC_DEVICE_HOST
                        ? output->memory.base
                        : dlc_alloc(count, sizeof(float));
@@ -55,8 +55,7 @@ void dlc_test_output_close(dlc_session *session) {
     dlc_session_output *output = &session->output;
     if (output->host != output->memory.base)
         dlc_free(output->host);
-    if (output->memory.base)
-        session->device_ops->free(session->device, &output->memory);
+    dlc_device_free(session->device_ops, session->device, &output->memory);
     dlc_free(output->needed);
     *output = (dlc_session_output){.is_wanted = 0};
 }

@@ -1,19 +1,18 @@
 /* Adds up the gradients of an iteration's micro-batches. */
 #include "solver/accumulate.h"
 
+#include "base/device_memory.h"
 #include "base/status.h"
 
 dlc_status dlc_accumulator_open(dlc_accumulator *accumulator) {
     if (accumulator->steps <= 1 || !accumulator->count)
         return DLC_OK;
-    accumulator->sum = (dlc_memory){.size = sizeof accumulator->sum};
-    return accumulator->ops->alloc(
-        accumulator->device, accumulator->count * sizeof(float), 0, &accumulator->sum);
+    return dlc_device_alloc(accumulator->ops, accumulator->device,
+                            accumulator->count * sizeof(float), 0, &accumulator->sum);
 }
 
 void dlc_accumulator_close(dlc_accumulator *accumulator) {
-    if (accumulator->sum.base)
-        accumulator->ops->free(accumulator->device, &accumulator->sum);
+    dlc_device_free(accumulator->ops, accumulator->device, &accumulator->sum);
     *accumulator = (dlc_accumulator){0};
 }
 

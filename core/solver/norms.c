@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/device_memory.h"
 #include "base/status.h"
 
 static int takes_tensor_norms(const dlc_update_target *target) {
@@ -37,9 +38,8 @@ dlc_status dlc_norms_open(const dlc_update_target *target, dlc_norms *norms) {
         if (target->segment[s].offset % DLC_SQUARE_PIECE != 0)
             return dlc_fail(DLC_ERR_INTERNAL, "segment %s begins inside a piece",
                             target->segment[s].name);
-    norms->memory = (dlc_memory){.size = sizeof norms->memory};
-    DLC_TRY(target->device_ops->alloc(target->device, numbers * sizeof(double), 0,
-                                      &norms->memory));
+    DLC_TRY(dlc_device_alloc(target->device_ops, target->device,
+                             numbers * sizeof(double), 0, &norms->memory));
     norms->sums = norms->memory.base;
     /* Nobody takes the norms of tensors that are not updated, but peers add them. */
     DLC_TRY(target->device_ops->fill(target->device, NULL, norms->sums, 0,
@@ -51,8 +51,7 @@ dlc_status dlc_norms_open(const dlc_update_target *target, dlc_norms *norms) {
 }
 
 void dlc_norms_close(const dlc_update_target *target, dlc_norms *norms) {
-    if (norms->memory.base)
-        target->device_ops->free(target->device, &norms->memory);
+    dlc_device_free(target->device_ops, target->device, &norms->memory);
     *norms = (dlc_norms){.sums = NULL};
 }
 

@@ -1,6 +1,7 @@
 /* Allocates slots and writes their initial values. */
 #include "solver/slots.h"
 
+#include "base/device_memory.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -27,8 +28,7 @@ dlc_status dlc_slots_open(const dlc_solver *solver, const dlc_device_ops *ops,
                           dlc_device *device, size_t count,
                           dlc_memory slot[DLC_MAX_STATES]) {
     for (int32_t i = 0; count > 0 && i < dlc_solver_states(solver); i++) {
-        slot[i] = (dlc_memory){.size = sizeof slot[i]};
-        DLC_TRY(ops->alloc(device, count * sizeof(float), 0, &slot[i]));
+        DLC_TRY(dlc_device_alloc(ops, device, count * sizeof(float), 0, &slot[i]));
         if (i < solver->slots && solver->needs.slot_initial[i] != 0)
             DLC_TRY(write_value(ops, device, slot[i].base, count,
                                 solver->needs.slot_initial[i]));
@@ -39,6 +39,5 @@ dlc_status dlc_slots_open(const dlc_solver *solver, const dlc_device_ops *ops,
 void dlc_slots_close(const dlc_device_ops *ops, dlc_device *device,
                      dlc_memory slot[DLC_MAX_STATES]) {
     for (int32_t i = 0; i < DLC_MAX_STATES; i++)
-        if (slot[i].base)
-            ops->free(device, &slot[i]);
+        dlc_device_free(ops, device, &slot[i]);
 }

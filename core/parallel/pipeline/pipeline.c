@@ -2,6 +2,7 @@
  * be. */
 #include "parallel/pipeline/pipeline.h"
 
+#include "base/device_memory.h"
 #include "checkpoint/param_shards.h"
 #include "session/memory.h"
 
@@ -121,12 +122,6 @@ static dlc_status connect(dlc_axis *axis) {
     return connect_column(pipeline, how);
 }
 
-static dlc_status take(const dlc_session *session, size_t count, dlc_memory *memory) {
-    *memory = (dlc_memory){.size = sizeof *memory};
-    return session->device_ops->alloc(session->device, count * sizeof(float), 0,
-                                      memory);
-}
-
 enum { TEST_SLOTS = 2 };
 
 static int32_t train_slots(const dlc_pipeline *pipeline) {
@@ -179,7 +174,9 @@ static dlc_status open(dlc_axis *axis) {
     dlc_pipeline *pipeline = axis->state;
     pipeline->schedule.fixed_order = session->mesh.tensor > 1 ||
                                      dlc_net_collective_layer(session->net) != NULL;
-    DLC_TRY(take(session, DLC_CONTROL_WORDS, &pipeline->control_words));
+    DLC_TRY(dlc_device_alloc(session->device_ops, session->device,
+                             DLC_CONTROL_WORDS * sizeof(float), 0,
+                             &pipeline->control_words));
     DLC_TRY(take_labels(pipeline));
     DLC_TRY(open_stage_p2p(pipeline, &pipeline->train, train_slots(pipeline),
                            &pipeline->stage_p2p));
@@ -200,12 +197,6 @@ static void add_memory(const dlc_axis *axis, dlc_session_memory *memory) {
 
 /* ---- Closing ----------------------------------------------------------------- */
 
-static void give(const dlc_session *session, dlc_memory *memory) {
-    if (memory->base)
-        session->device_ops->free(session->device, memory);
-    memory->base = NULL;
-}
-
 /* Channels and communicators are closed while what uses them is still open. */
 static void disconnect(dlc_axis *axis) {
     dlc_session *session = axis->session;
@@ -225,7 +216,7 @@ static void disconnect(dlc_axis *axis) {
     dlc_stage_p2p_close(pipeline->test_stage_p2p);
     dlc_stage_p2p_close(pipeline->stage_p2p);
     pipeline->stage_p2p = pipeline->test_stage_p2p = NULL;
-    give(session, &pipeline->control_words);
+    dlc_device_free(session->device_ops, session->device, &pipeline->control_words);
     for (int32_t i = 0; i < DLC_NET_FIELDS; i++) {
         dlc_free(pipeline->labels[i]);
         pipeline->labels[i] = NULL;

@@ -1,6 +1,7 @@
 /* Stage p2p: each slot counts its transfers in flight. */
 #include "parallel/pipeline/stage_p2p.h"
 
+#include "base/device_memory.h"
 #include "base/memory.h"
 
 /* What a slot may wait for. */
@@ -95,10 +96,9 @@ static dlc_status prepare(dlc_stage_p2p *stage_p2p) {
     stage_p2p->slots = dlc_alloc(slots, sizeof *stage_p2p->slots);
     if (!stage_p2p->slots)
         return DLC_ERR_NOMEM;
-    stage_p2p->memory = (dlc_memory){.size = sizeof stage_p2p->memory};
     if (bytes > 0)
-        DLC_TRY(args->device_ops->alloc(args->device, bytes * slots, 0,
-                                        &stage_p2p->memory));
+        DLC_TRY(dlc_device_alloc(args->device_ops, args->device, bytes * slots, 0,
+                                 &stage_p2p->memory));
     for (size_t i = 0; i < slots; i++)
         DLC_TRY(lay_out(args->boundary, &stage_p2p->slots[i],
                         (char *)stage_p2p->memory.base + i * bytes));
@@ -135,8 +135,8 @@ void dlc_stage_p2p_close(dlc_stage_p2p *stage_p2p) {
         return;
     for (int32_t i = 0; stage_p2p->slots && i < stage_p2p->args.slots; i++)
         free_slot(stage_p2p->args.boundary, &stage_p2p->slots[i]);
-    if (stage_p2p->memory.base)
-        stage_p2p->args.device_ops->free(stage_p2p->args.device, &stage_p2p->memory);
+    dlc_device_free(stage_p2p->args.device_ops, stage_p2p->args.device,
+                    &stage_p2p->memory);
     dlc_free(stage_p2p->slots);
     dlc_free(stage_p2p);
 }
