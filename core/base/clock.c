@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/read.h"
+
 uint64_t dlc_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -26,12 +28,7 @@ double dlc_process_seconds(void) {
     /* Field 22 of /proc/self/stat: start time in ticks since boot (proc(5)). The name
      * of the command, field 2, may contain anything, so count from its ')'. */
     char line[1024];
-    FILE *stat = fopen("/proc/self/stat", "re");
-    if (!stat)
-        return 0;
-    size_t length = fread(line, 1, sizeof line - 1, stat);
-    fclose(stat);
-    line[length] = '\0';
+    (void)dlc_read_text("/proc/self/stat", line, sizeof line);
     const char *field = strrchr(line, ')');
     unsigned long long ticks = 0;
     struct timespec now;

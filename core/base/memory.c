@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/read.h"
 #include "base/status.h"
 
 #define ALIGNMENT 64
@@ -99,13 +100,5 @@ void dlc_free(void *memory) {
 }
 
 uint64_t dlc_memory_resident(void) {
-    unsigned long kilobytes = 0;
-    char line[256];
-    FILE *file = fopen("/proc/self/smaps_rollup", "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "Rss: %lu kB", &kilobytes) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return (uint64_t)kilobytes * 1024;
+    return dlc_read_kilobytes("/proc/self/smaps_rollup", "Rss");
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/read.h"
 #include "base/status.h"
 #include "config/internal.h"
 
@@ -34,25 +35,6 @@ static dlc_status open_regular(const char *path, int *fd, size_t *size) {
     }
     *fd = opened;
     *size = (size_t)stat.st_size;
-    return DLC_OK;
-}
-
-/* Up to `room` bytes: a file that grows meanwhile is cut there, one that shrinks
- * ends early. */
-static dlc_status read_all(const char *path, int fd, char *bytes, size_t room,
-                           size_t *length) {
-    size_t done = 0;
-    while (done < room) {
-        ssize_t n = read(fd, bytes + done, room - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return dlc_fail(DLC_ERR_CONFIG, "%s: %s", path, strerror(errno));
-        if (n == 0)
-            break;
-        done += (size_t)n;
-    }
-    *length = done;
     return DLC_OK;
 }
 
@@ -115,10 +97,11 @@ dlc_status dlc_file_read(const char *path, char **bytes, size_t *length) {
     DLC_TRY(open_regular(path, &fd, &size));
     dlc_status rc = DLC_OK;
     char *read_bytes = dlc_alloc(size + 1, 1);
+    /* A file that grows meanwhile is cut there, one that shrinks ends early. */
     if (!read_bytes)
         rc = DLC_ERR_NOMEM;
-    else
-        rc = read_all(path, fd, read_bytes, size, &got);
+    else if ((got = dlc_read_at(fd, read_bytes, size, 0)) < size && errno)
+        rc = dlc_fail(DLC_ERR_CONFIG, "%s: %s", path, strerror(errno));
     close(fd);
     if (rc == DLC_OK)
         rc = check_text(path, read_bytes, got);

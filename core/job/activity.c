@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/read.h"
 
 void dlc_activity_text(const dlc_activity *activity, char text[DLC_ACTIVITY_TEXT]) {
     int length = 0;
@@ -30,22 +31,13 @@ void dlc_activity_text(const dlc_activity *activity, char text[DLC_ACTIVITY_TEXT
 
 /* ---- Heartbeats -------------------------------------------------------------- */
 
-static int read_start(const char *path, char *line, size_t room) {
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return 0;
-    size_t got = fread(line, 1, room - 1, file);
-    (void)fclose(file);
-    line[got] = '\0';
-    return got > 0;
-}
-
 /* The state of a process or thread: 'R' running or runnable, 'S' sleeping, 'D' waiting
  * for a disk, 'T' stopped. */
 static char state_of(const char *path) {
     char line[256];
     /* The name is in parentheses and may contain anything, parentheses too. */
-    const char *end = read_start(path, line, sizeof line) ? strrchr(line, ')') : NULL;
+    const char *end = dlc_read_text(path, line, sizeof line) ? strrchr(line, ')')
+                                                             : NULL;
     return end && end[1] == ' ' && end[2] ? end[2] : '?';
 }
 
@@ -68,7 +60,7 @@ static threads read_threads(pid_t pid) {
             continue;
         snprintf(path, sizeof path, "/proc/%d/task/%s/schedstat", (int)pid,
                  entry->d_name);
-        if (read_start(path, line, sizeof line) &&
+        if (dlc_read_text(path, line, sizeof line) &&
             sscanf(line, "%llu %llu", &ran, &waited) == 2)
             found.busy += ran + waited;
         snprintf(path, sizeof path, "/proc/%d/task/%s/stat", (int)pid, entry->d_name);

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/read.h"
+
 static unsigned long long inode_of(const char *path) {
     struct stat found;
     return stat(path, &found) ? 0 : (unsigned long long)found.st_ino;
@@ -14,13 +16,8 @@ static unsigned long long inode_of(const char *path) {
 
 /* The kernel's boot id; the host name where the kernel does not provide one. */
 static void read_boot(const char *host, char *text, size_t room) {
-    snprintf(text, room, "%s", host);
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (!file)
-        return;
-    if (fgets(text, (int)room, file))
-        text[strcspn(text, "\n")] = '\0';
-    (void)fclose(file);
+    if (!dlc_read_line("/proc/sys/kernel/random/boot_id", text, room))
+        snprintf(text, room, "%s", host);
 }
 
 static void rank_info_make(const dlc_rank_args *args, dlc_rank_info *info) {

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/read.h"
 #include "topology/hwloc_init.h"
 #include "topology/quota.h"
 
@@ -254,17 +255,11 @@ void dlc_thread_placement_free(dlc_thread_placement *placement) {
 }
 
 static int32_t package_of(int32_t cpu) {
-    char path[96];
-    int package = -1;
+    char path[96], text[16];
     snprintf(path, sizeof path,
              "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", (int)cpu);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return -1;
-    if (fscanf(file, "%d", &package) != 1) // NOLINT(cert-err34-c)
-        package = -1;
-    (void)fclose(file);
-    return package;
+    return dlc_read_line(path, text, sizeof text) ? (int32_t)strtol(text, NULL, 10)
+                                                  : -1;
 }
 
 /* The sysfs folder of a hardware thread contains a link to its NUMA node. */

@@ -5,21 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads the first line of a file; 0 if there is none. */
+#include "base/read.h"
+
+/* Reads the first line of a file, which fails while the link is down; 0 if there is
+ * none. */
 static int read_line(const char *root, const char *folder, const char *name,
                      const char *file, char text[64]) {
     char path[512];
     int length = snprintf(path, sizeof path, "%s/sys/class/%s/%s/%s", root, folder,
                           name, file);
-    FILE *stream = length > 0 && (size_t)length < sizeof path ? fopen(path, "re")
-                                                              : NULL;
-    if (!stream)
-        return 0;
-    int found = fgets(text, 64, stream) != NULL; /* fails while the link is down */
-    (void)fclose(stream);
-    if (found)
-        text[strcspn(text, "\n")] = '\0';
-    return found;
+    return length > 0 && (size_t)length < sizeof path &&
+           dlc_read_line(path, text, 64) > 0;
 }
 
 /* Ethernet: "10000" Mbit/s (-1: unknown), and "up", "down" or "unknown". */

@@ -6,20 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/read.h"
+
 #define MOUNT "/sys/fs/cgroup"
 
 /* The first line of a file; 0 if there is none. */
-static int read_line(const char *folder, const char *name, char *line, int bytes) {
+static int read_line(const char *folder, const char *name, char *line, size_t room) {
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/%s", folder, name);
     if (length < 0 || (size_t)length >= sizeof path)
         return 0;
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return 0;
-    int found = fgets(line, bytes, file) != NULL;
-    fclose(file);
-    return found;
+    return dlc_read_line(path, line, room) > 0;
 }
 
 /* The quota of a group in cores, from "150000 100000" or "max 100000"; 0: no limit. */
@@ -142,16 +139,9 @@ static double memory_v1(const char *folder) {
 }
 
 static double memory_of_machine(const char *root) {
-    char path[PATH_MAX], line[256];
-    unsigned long kilobytes = 0;
+    char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemTotal: %lu kB", &kilobytes) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return (double)kilobytes * 1024;
+    return (double)dlc_read_kilobytes(path, "MemTotal");
 }
 
 double dlc_quota_memory(const char *root) {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/read.h"
 #include "base/text.h"
 
 enum { BYTES_MOST = 64 << 20, ELEMENTS_MOST = 1 << 15, DEPTH_MOST = 128 };
@@ -190,19 +191,11 @@ dlc_status dlc_xml_parse(const char *bytes, size_t size, const char *name,
 }
 
 static dlc_status read_all(int fd, const char *path, size_t size, char *bytes) {
-    size_t got = 0;
-    while (got < size) {
-        ssize_t n = read(fd, bytes + got, size - got);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return dlc_fail(DLC_ERR_IO, "%s: %s", path, strerror(errno));
-        if (n == 0)
-            return dlc_fail(DLC_ERR_IO,
-                            "%s: the file was truncated while it was being read", path);
-        got += (size_t)n;
-    }
-    return DLC_OK;
+    if (dlc_read_at(fd, bytes, size, 0) == size)
+        return DLC_OK;
+    return dlc_fail(DLC_ERR_IO, "%s: %s", path,
+                    errno ? strerror(errno)
+                          : "the file was truncated while it was being read");
 }
 
 static dlc_status load(int fd, const char *path, dlc_xml **xml) {

@@ -2,11 +2,11 @@
  * net get the samples of all ranks at once or in batch chunks, by predicted time and
  * free memory. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/read.h"
 #include "parallel/tensor/planning.h"
 #include "plan/batch_chunks.h"
 #include "session/session.h"
@@ -56,19 +56,6 @@ static double weights_of(const planning *p) {
 
 /* ---- Memory ---------------------------------------------------------------------- */
 
-/* Free memory of the machine in bytes; 0: unknown. */
-static double free_bytes(void) {
-    unsigned long kilobytes = 0;
-    char line[128];
-    FILE *file = fopen("/proc/meminfo", "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %lu kB", &kilobytes) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return (double)kilobytes * 1024;
-}
-
 /* Bytes available to the group on the rank that has least; 0: unknown. Other devices do
  * not report free memory. */
 static dlc_status find_available(const planning *p, double *available) {
@@ -77,7 +64,11 @@ static dlc_status find_available(const planning *p, double *available) {
     for (int32_t r = 0; r < session->ranks; r++)
         near += dlc_job_rank_info(session->job, r)->node == node;
     int on_host = (session->setup->device->caps & DLC_DEVICE_HOST) != 0;
-    double most = on_host ? free_bytes() / near - weights_of(p) : 0;
+    double most = on_host
+                      ? (double)dlc_read_kilobytes("/proc/meminfo", "MemAvailable") /
+                                near -
+                            weights_of(p)
+                      : 0;
     double shortage = -fmax(most, on_host ? 1 : 0);
     DLC_TRY(dlc_comm_max_seconds(session->connection.comm, &shortage));
     *available = -shortage;
