@@ -10,7 +10,7 @@
 
 typedef struct entry {
     dlc_safetensor tensor;
-    const format_type *type;
+    const dlc_format_type *type;
     uint64_t begin, end; /* in the data */
 } entry;
 

@@ -27,30 +27,14 @@
 #define SEALED_VALUE "xxh64"
 
 /* An element type; `dtype` is 0 where the SDK has no such type. */
-typedef struct format_type {
-    const char *text;
+typedef struct dlc_format_type {
+    char text[8];
     size_t bytes;
     dlc_dtype dtype;
-} format_type;
+} dlc_format_type;
 
-static const format_type format_types[] = {
-    {"F32", 4, DLC_F32},
-    {"BF16", 2, DLC_BF16},
-    {"F16", 2, DLC_F16},
-    {"F64", 8, DLC_F64},
-    {"I32", 4, DLC_I32},
-    {"I64", 8, DLC_I64},
-    {"U8", 1, DLC_U8},
-    {"BOOL", 1, (dlc_dtype)0},
-    {"I8", 1, (dlc_dtype)0},
-    {"I16", 2, (dlc_dtype)0},
-    {"U16", 2, (dlc_dtype)0},
-    {"U32", 4, (dlc_dtype)0},
-    {"U64", 8, (dlc_dtype)0},
-    {"F8_E5M2", 1, (dlc_dtype)0},
-    {"F8_E4M3", 1, (dlc_dtype)0},
-};
-
-#define FORMAT_TYPES (sizeof format_types / sizeof format_types[0])
+/* The type with this text, or this type of the SDK; NULL if there is none. */
+const dlc_format_type *dlc_format_type_find(const char *text);
+const dlc_format_type *dlc_format_type_of(dlc_dtype dtype);
 
 #endif

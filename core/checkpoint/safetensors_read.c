@@ -125,14 +125,11 @@ static dlc_status check_metadata(dlc_safetensors *file) {
 static dlc_status parse_type(const dlc_safetensors *file, const json_t *json,
                              entry *into) {
     const char *text = json_string_value(json_object_get(json, "dtype"));
-    for (size_t i = 0; text && i < FORMAT_TYPES; i++) {
-        if (strcmp(text, format_types[i].text) == 0) {
-            into->type = &format_types[i];
-            into->tensor.dtype = format_types[i].dtype;
-            return DLC_OK;
-        }
-    }
-    return bad_entry(file, into->tensor.name, "has no known dtype");
+    into->type = text ? dlc_format_type_find(text) : NULL;
+    if (!into->type)
+        return bad_entry(file, into->tensor.name, "has no known dtype");
+    into->tensor.dtype = into->type->dtype;
+    return DLC_OK;
 }
 
 static dlc_status parse_shape(const dlc_safetensors *file, const json_t *json,
@@ -351,14 +348,6 @@ static dlc_status wrong_shape(const dlc_safetensors *file, const char *name,
     return status;
 }
 
-static const char *type_text(dlc_dtype dtype) {
-    for (size_t i = 0; i < FORMAT_TYPES; i++) {
-        if (format_types[i].dtype == dtype)
-            return format_types[i].text;
-    }
-    return "?";
-}
-
 /* Finds the entry with this name and checks its type and shape. */
 static dlc_status find_entry(const dlc_safetensors *file, const char *name,
                              dlc_dtype dtype, const dlc_shape *shape,
@@ -372,7 +361,8 @@ static dlc_status find_entry(const dlc_safetensors *file, const char *name,
     }
     if (found->tensor.dtype != dtype)
         return dlc_fail(DLC_ERR_DATA, "%s: tensor '%s' is of type %s, but %s is needed",
-                        file->path, name, found->type->text, type_text(dtype));
+                        file->path, name, found->type->text,
+                        dlc_format_type_of(dtype)->text);
     if (shape && !dlc_shape_equal(&found->tensor.shape, shape))
         return wrong_shape(file, name, &found->tensor.shape, shape);
     *wanted = found;

@@ -23,20 +23,12 @@ typedef struct writer {
     XXH64_state_t hash;
 } writer;
 
-static const format_type *type_of(dlc_dtype dtype) {
-    for (size_t i = 0; i < FORMAT_TYPES; i++) {
-        if (format_types[i].dtype == dtype)
-            return dtype ? &format_types[i] : NULL;
-    }
-    return NULL;
-}
-
 /* ---- The header ------------------------------------------------------------- */
 
 static dlc_status check_tensors(const dlc_safetensor *tensors, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const char *name = tensors[i].name;
-        if (!type_of(tensors[i].dtype) || strcmp(name, METADATA_KEY) == 0)
+        if (!dlc_format_type_of(tensors[i].dtype) || strcmp(name, METADATA_KEY) == 0)
             return dlc_fail(DLC_ERR_INTERNAL,
                             "tensor '%s' of type %d cannot be stored in a file", name,
                             (int)tensors[i].dtype);
@@ -71,7 +63,7 @@ static dlc_safetensor *sort_tensors(const dlc_safetensor *tensors, size_t count)
 
 static void add_tensor(dlc_json *json, const dlc_safetensor *tensor, size_t begin) {
     dlc_json_object(json, tensor->name);
-    dlc_json_string(json, "dtype", type_of(tensor->dtype)->text);
+    dlc_json_string(json, "dtype", dlc_format_type_of(tensor->dtype)->text);
     dlc_json_array(json, "shape");
     for (int32_t i = 0; i < tensor->shape.rank; i++)
         dlc_json_int(json, NULL, tensor->shape.dims[i]);
