@@ -133,7 +133,8 @@ void dlc_memory_add(const dlc_setup *setup, const dlc_session_memory *memory,
         sum->device = memory->peak;
 }
 
-uint64_t dlc_memory_total(const dlc_memory_sum *sum) {
+/* The host memory of all ranks of the machine. */
+static uint64_t total_bytes(const dlc_memory_sum *sum) {
     int32_t others = sum->ranks > 1 ? sum->ranks - 1 : 0;
     return sum->own + sum->process + (uint64_t)others * FIRST_USE_BYTES;
 }
@@ -172,7 +173,7 @@ static dlc_status check_machine(const dlc_session *session, const dlc_memory_sum
     (void)snprintf(who, sizeof who, "%s", session->net ? "training" : "testing");
     if (sum->ranks > 1)
         (void)snprintf(who, sizeof who, "the %d ranks of a machine", (int)sum->ranks);
-    uint64_t total = dlc_memory_total(sum);
+    uint64_t total = total_bytes(sum);
     return has > 0 && (double)total > has
                ? refuse(session, sum, who, total, machine, has)
                : DLC_OK;

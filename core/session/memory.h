@@ -38,8 +38,6 @@ typedef struct dlc_memory_sum {
 /* Adds `ranks` ranks that need `memory` each. */
 void dlc_memory_add(const dlc_setup *setup, const dlc_session_memory *memory,
                     int32_t ranks, dlc_memory_sum *sum);
-/* The host memory of all ranks of the machine. */
-uint64_t dlc_memory_total(const dlc_memory_sum *sum);
 
 /* Checks that this machine (or its cgroup) and the device have that much memory.
  * DLC_ERR_CONFIG if not; only a warning with [train] overcommit. */

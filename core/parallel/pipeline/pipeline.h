@@ -79,8 +79,6 @@ int dlc_pipeline_needs_connection(const dlc_axis *axis);
 
 /* run.c */
 extern const dlc_schedule_ops dlc_pipeline_schedule;
-/* How many samples that this rank has of a micro-batch are of the batch. */
-int64_t dlc_pipeline_counted(const dlc_pipeline *pipeline, int32_t k);
 dlc_status dlc_pipeline_reduce_control(dlc_axis *axis, float words[DLC_CONTROL_WORDS]);
 dlc_status dlc_pipeline_test(dlc_axis *axis, dlc_evaluation *evaluation);
 double dlc_pipeline_waited(const dlc_axis *axis);

@@ -27,7 +27,8 @@ static int64_t first_sample(const dlc_pipeline *pipeline, int32_t k) {
     return pipeline->first_sample + k * pipeline->session->stage_samples.train;
 }
 
-int64_t dlc_pipeline_counted(const dlc_pipeline *pipeline, int32_t k) {
+/* How many samples that this rank has of a micro-batch are of the batch. */
+static int64_t counted_in(const dlc_pipeline *pipeline, int32_t k) {
     int64_t left = pipeline->session->global_batch - first_sample(pipeline, k);
     int64_t most = pipeline->micro_batch_size;
     return left < 0 ? 0 : left < most ? left : most;
@@ -38,7 +39,7 @@ int64_t dlc_pipeline_counted(const dlc_pipeline *pipeline, int32_t k) {
  * nothing. */
 static const void *labels_of(const dlc_pipeline *pipeline, const void *labels,
                              int32_t k, int32_t field, size_t each) {
-    int64_t counted = dlc_pipeline_counted(pipeline, k);
+    int64_t counted = counted_in(pipeline, k);
     if (counted == pipeline->micro_batch_size)
         return labels;
     char *own = pipeline->labels[field];
@@ -100,8 +101,7 @@ static dlc_status forward(void *context, const dlc_pass *pass, int32_t k) {
     DLC_TRY(set_batch(pipeline, session->net, pass, k));
     DLC_TRY(dlc_net_forward(session->net, pass->iteration, first_sample(pipeline, k)));
     DLC_TRY(dlc_net_sync(session->net));
-    DLC_TRY(
-        dlc_session_add_loss(session, dlc_pipeline_counted(pipeline, k), pass->loss));
+    DLC_TRY(dlc_session_add_loss(session, counted_in(pipeline, k), pass->loss));
     DLC_TRY(pipeline->status);
     DLC_TRY(dlc_stage_p2p_send(pipeline->stage_p2p, k));
     DLC_TRY(finish_sending(pipeline, pipeline->stage_p2p));
@@ -129,9 +129,8 @@ static dlc_status backward(void *context, const dlc_pass *pass, int32_t k) {
     enter(pipeline, pass, k);
     if (reads_in_place(pipeline))
         DLC_TRY(set_batch(pipeline, net, pass, k));
-    DLC_TRY(dlc_net_backward(
-        net, dlc_session_share(session, dlc_pipeline_counted(pipeline, k)), pass->ready,
-        pass->context));
+    DLC_TRY(dlc_net_backward(net, dlc_session_share(session, counted_in(pipeline, k)),
+                             pass->ready, pass->context));
     DLC_TRY(dlc_net_sync(net));
     DLC_TRY(pipeline->status);
     DLC_TRY(dlc_stage_p2p_return_gradients(pipeline->stage_p2p, k));

@@ -8,7 +8,8 @@ void dlc_stages_free(dlc_stages *stages) {
     *stages = (dlc_stages){0};
 }
 
-int32_t dlc_stages_of_layer(const dlc_stages *stages, int32_t layer) {
+/* The stage that a layer of the graph is in. */
+static int32_t stage_of_layer(const dlc_stages *stages, int32_t layer) {
     int32_t stage = stages->mesh.pipeline - 1;
     while (stage > 0 && stages->first[stage] > layer)
         stage--;
@@ -18,20 +19,6 @@ int32_t dlc_stages_of_layer(const dlc_stages *stages, int32_t layer) {
 static int takes_part(const dlc_graph_layer *layer, dlc_phase phase) {
     return (layer->phases & (unsigned)phase) != 0;
 }
-
-int dlc_stages_read(const dlc_stages *stages, const dlc_graph *graph, dlc_phase phase,
-                    int32_t field) {
-    for (int32_t i = stages->first[stages->stage]; i < stages->first[stages->stage + 1];
-         i++)
-        for (int32_t j = 0; j < graph->layer[i].inputs; j++)
-            if (takes_part(&graph->layer[i], phase) &&
-                graph->layer[i].input[j].layer == DLC_FROM_DATA &&
-                graph->layer[i].input[j].output == field)
-                return 1;
-    return 0;
-}
-
-/* ---- Boundary tensors ------------------------------------------------------------ */
 
 /* Does a layer of the stage read this output? */
 static int reads(const dlc_stages *stages, const dlc_graph *graph, dlc_phase phase,
@@ -44,6 +31,13 @@ static int reads(const dlc_stages *stages, const dlc_graph *graph, dlc_phase pha
                 return 1;
     return 0;
 }
+
+int dlc_stages_read(const dlc_stages *stages, const dlc_graph *graph, dlc_phase phase,
+                    int32_t field) {
+    return reads(stages, graph, phase, stages->stage, DLC_FROM_DATA, field);
+}
+
+/* ---- Boundary tensors ------------------------------------------------------------ */
 
 static dlc_status take_tables(dlc_boundary_tensors *boundary, int32_t most) {
     size_t n = (size_t)most;
@@ -155,8 +149,7 @@ static dlc_status find_source(const search *s, const dlc_net_boundary *port,
     found->in[at].gradient = wants_gradient(s, port, mine);
     found->in_id[at] = id;
     found->ins++;
-    return find_parts(s, port, dlc_stages_of_layer(stages, port->layer),
-                      &found->source[at]);
+    return find_parts(s, port, stage_of_layer(stages, port->layer), &found->source[at]);
 }
 
 dlc_status dlc_boundary_tensors_find(const dlc_stages *stages, const dlc_graph *graph,
@@ -167,7 +160,7 @@ dlc_status dlc_boundary_tensors_find(const dlc_stages *stages, const dlc_graph *
     DLC_TRY(take_tables(boundary, graph->layers * DLC_MAX_OUTPUTS));
     dlc_mesh_samples(&stages->mesh, stages->rank, samples, &begin, &boundary->rows);
     for (int32_t i = 0; i < stages->first[stages->stage + 1]; i++) {
-        int32_t from = dlc_stages_of_layer(stages, i);
+        int32_t from = stage_of_layer(stages, i);
         for (int32_t o = 0; o < DLC_MAX_OUTPUTS; o++) {
             int32_t id = i * DLC_MAX_OUTPUTS + o;
             dlc_net_boundary port;

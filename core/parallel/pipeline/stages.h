@@ -21,8 +21,6 @@ typedef struct dlc_stages {
 
 void dlc_stages_free(dlc_stages *stages); /* a zeroed one is allowed */
 
-/* The stage that a layer of the graph is in. */
-int32_t dlc_stages_of_layer(const dlc_stages *stages, int32_t layer);
 /* Does this stage read this field of the batch? */
 int dlc_stages_read(const dlc_stages *stages, const dlc_graph *graph, dlc_phase phase,
                     int32_t field);
