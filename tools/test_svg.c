@@ -7,7 +7,7 @@
 #include "test_report.h"
 
 /* Pixels. */
-static const double margin = 28, letter = 6.7, head_height = 64;
+static const double margin = 28, letter = 6.7, title_letter = 12.5, head_height = 72;
 
 enum { NUMBERS_MOST = 30, NAMES_MOST = 100, NAME_LETTERS = 20, SHADES = 11 };
 
@@ -100,16 +100,19 @@ void dlc_test_draw_confusion(const dlc_test_classes *classes, const char *net,
                              dlc_text *svg) {
     int32_t count = classes->tally->classes;
     picture to = {.svg = svg, .classes = classes};
-    char line[160];
+    char title[96];
     to.cell = count <= NUMBERS_MOST ? 44 : count <= NAMES_MOST ? 16 : 900.0 / count;
     to.x = margin + (count <= NAMES_MOST ? longest_name(classes->names) * letter : 0) +
            8;
     to.y = margin + head_height;
+    snprintf(title, sizeof title, "%.64s: confusion matrix", net);
     double side = to.cell * count, width = to.x + side + 64 + margin;
-    snprintf(line, sizeof line, "%.64s: labels (rows) and predictions (columns)", net);
-    dlc_svg_begin(svg, width > 480 ? width : 480, to.y + side + margin, line, light,
-                  dark);
-    dlc_svg_text(svg, "title", "start", margin, margin + 16, line);
+    double title_width = 2 * margin + (double)strlen(title) * title_letter;
+    dlc_svg_begin(svg, width > title_width ? width : title_width, to.y + side + margin,
+                  title, light, dark);
+    dlc_svg_text(svg, "title", "start", margin, margin + 16, title);
+    dlc_svg_text(svg, "muted", "start", margin, margin + 38,
+                 "labels in rows, predictions in columns");
     for (int32_t i = 0; i < count; i++) {
         for (int32_t j = 0; j < count; j++)
             draw_cell(&to, i, j);

@@ -131,6 +131,18 @@ class Confusion(unittest.TestCase):
                    if text.get("class") in ("on", "number")]
         self.assertEqual(numbers, [n for row in self.expected() for n in row if n])
 
+    def test_title_fits(self):
+        for name in ("x", "name-of-many-letters-" * 3):
+            done = self.run_it("--plot=c.svg", f"--set=net.name={name}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            svg = xml.etree.ElementTree.parse(self.folder / "c.svg").getroot()
+            title = next(text for text in svg.iter("{http://www.w3.org/2000/svg}text")
+                         if text.get("class") == "title")
+            self.assertTrue(title.text.startswith(name), title.text)
+            # A bold letter of 20 pixels is about 12 wide.
+            self.assertLess(float(title.get("x")) + 12 * len(title.text),
+                            float(svg.get("width")))
+
     def test_refused(self):
         for options, code, sentence in ((["--top=5"], 2, "only 4 classes"),
                                         (["--top=0"], 2, "--top=0"),
