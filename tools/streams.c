@@ -3,6 +3,7 @@
 #include "streams.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +98,16 @@ static FILE *open_stream(stream *s, int mode) {
     return file;
 }
 
+/* A descriptor that was closed before we started would be that of the next file that is
+ * opened, which would then receive what is printed. Writing to these ones fails. */
+static void occupy_closed(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 void dlc_tool_guard_streams(void) {
+    occupy_closed();
     FILE *out = open_stream(&streams[0], isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
     FILE *err = out ? open_stream(&streams[1], _IONBF) : NULL;
     if (!err)

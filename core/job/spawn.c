@@ -107,6 +107,7 @@ static int rank_main(const dlc_launch *launch, const dlc_spawn *spawn, int contr
 static void begin_rank(const dlc_launch *launch, const dlc_spawn *spawn,
                        const int control[2], const int output[2]) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGPIPE, SIG_IGN);     /* a reader that left is no lost rank */
     if (getppid() != launch->pid) /* the parent died before prctl() */
         _exit(1);
     close(control[0]);

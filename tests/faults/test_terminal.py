@@ -128,6 +128,30 @@ class Terminal(unittest.TestCase):
             self.assertEqual(done.returncode, 1, words)
             self.assertIn(b"No space left on device", done.stderr, words)
 
+    def test_closed_descriptors(self):
+        """No file that is opened later becomes stdout or stderr."""
+        self.write(b"net.ini", self.net())
+        for words in (["check", "net.ini"], ["time", "net.ini", "--passes=5"],
+                      ["train", "net.ini", "--iterations=2"]):
+            done = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&- 2>&-', DLCORE, *words,
+                                   "--log-file=log"], cwd=self.folder, check=False,
+                                  timeout=120)
+            self.assertEqual(done.returncode, 1, words)
+            for line in pathlib.Path(os.fsdecode(self.folder), "log").read_text(
+                    encoding="utf-8").splitlines():
+                self.assertIn("event", json.loads(line), words)
+
+    def test_a_reader_that_left(self):
+        """A closed pipe does not look like a lost rank."""
+        for words in (["topo"], ["topo", "--json"], ["bench", "comm", "--max=4K"]):
+            reader, writer = os.pipe()
+            os.close(reader)
+            done = subprocess.run([DLCORE, *words], stdout=writer, cwd=self.folder,
+                                  stderr=subprocess.PIPE, check=False, timeout=120)
+            os.close(writer)
+            self.assertEqual(done.returncode, 1, words)
+            self.assertIn(b"writing to stdout: Broken pipe", done.stderr, words)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
