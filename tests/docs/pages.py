@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks README.md and docs/: README.md has at most 80 lines, every link leads to an existing
-file (and heading), README.md links to every page, and every command is in a block ```sh,
+file (and heading), files of this tree that are named exist, README.md links to every page, and every command is in a block ```sh,
 which commands.py runs.
 
 pages.py [FOLDER]    FOLDER: check another tree
@@ -15,6 +15,9 @@ ROOT = ROOT if len(sys.argv) > 1 else ROOT.parents[2]
 MOST = 80
 COMMAND = re.compile(r"\s*(\$ )?(sudo )?(dlcore|make|mpirun|srun|torchrun|cmake|ninja|apt|"
                      r"[A-Z_]+=\S+ dlcore|packaging/|tools/|\./|build/bin/)")
+# A file of this tree. (docs/ and what follows it may be another project's.)
+NAMED = re.compile(r"`((?:bench|cmake|core|examples|include|models|packaging|plugins|tests|tools)"
+                   r"/[\w./-]*\w)`")
 # Pages whose commands another test runs: which one.
 ELSEWHERE = {"docs/writing-plugins.md": "tests/sdk/sdk.py docs"}
 
@@ -40,7 +43,15 @@ def check_link(path, line, target):
         found(path, line, f"the link {target} is broken")
     elif anchor and leads.suffix == ".md" and anchor not in anchors(leads):
         found(path, line, f"{name or path.name} has no heading #{anchor}")
+    elif (ROOT / "docs") in path.parents and (ROOT / "docs") not in leads.parents:
+        found(path, line, f"the link {target} is broken where docs/ is installed")
     return leads
+
+
+def check_names(path, number, line):
+    for name in NAMED.findall(line):
+        if not (ROOT / name).exists():
+            found(path, number, f"there is no {name}")
 
 
 def check_page(path):
@@ -52,6 +63,7 @@ def check_page(path):
             continue
         known = str(path.relative_to(ROOT)) in ELSEWHERE
         if fence is None:
+            check_names(path, number, line)
             for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
                 leads.add(check_link(path, number, target))
             if line.startswith("    ") and COMMAND.match(line) and not known:
@@ -88,8 +100,9 @@ def main():
 
 
 def check_page_links(path):
-    """Checks only the links: for results, and for pages for developers."""
+    """Checks links and names of files: for results, and for pages for developers."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        check_names(path, number, line)
         for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
             check_link(path, number, target)
 
