@@ -154,7 +154,7 @@ static void draw_bar(const dlc_progress *progress) {
     double left = (double)(session->max_iterations - progress->done) *
                   (double)dlc_session_samples(session);
     format_data_wait(progress, wait, sizeof wait);
-    dlc_bar_draw(done, speed > 0 ? left / speed : 0,
+    dlc_bar_draw(done, speed > 0 ? left / speed : -1,
                  "epoch %.2f  training loss %.4f  %.0f images/s%s", epochs(progress),
                  progress->loss, speed, wait);
 }

@@ -200,6 +200,9 @@ class Output(unittest.TestCase):
             # Long enough for the bar to be drawn between epochs.
             text = self.on_terminal(BIN, "train", self.net("epochs = 600", test))
             self.assertIn("\033[K[=", text.replace("\r", ""))
+            # 80 columns show the time that is left and the throughput.
+            self.assertRegex(text, r"%  left \d+:\d\d  epoch \d+\.\d\d  "
+                                   r"training loss \d+\.\d{4}  [1-9]\d* im")
             shown = "\n".join(screen(text))
             self.assertEqual([int(found[2]) for found in pattern.finditer(shown)],
                              [4 * i for i in range(1, 601)])

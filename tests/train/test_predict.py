@@ -261,7 +261,7 @@ class Predict(unittest.TestCase):
             except OSError:  # all of it was read
                 pass
         self.assertEqual(job.returncode, 0)
-        self.assertRegex(said.decode(), r"\[=*\.*\] +\d+ %  \d+ images/s  left \d")
+        self.assertRegex(said.decode(), r"\[=*\.*\] +\d+ %  left \d+:\d\d  \d+ images/s")
 
     def test_photographs(self):
         """Files, a folder of them and a list give what the data source gives; classes have
