@@ -171,7 +171,7 @@ static void print_row(const char *kind, const char *name, const char *device,
                       const dlc_plugin_entry *plugin, dlc_entry_state state,
                       const char *reason) {
     char clean[64], clean_device[64];
-    printf("%-11s %-18s %-8s %-14s %-8s %s%s%s\n", kind,
+    printf("%-11s %-26s %-8s %-14s %-8s %s%s%s\n", kind,
            dlc_plugin_printable(name, clean, sizeof clean),
            dlc_plugin_printable(device, clean_device, sizeof clean_device),
            plugin->name, plugin->version ? plugin->version : "-",
@@ -191,7 +191,7 @@ static int is_known_kind(const dlc_feature_entry *feature) {
 static void print_list(const dlc_registry *registry) {
     const dlc_feature_entry *entry;
     const dlc_plugin_entry *plugin;
-    printf("%-11s %-18s %-8s %-14s %-8s %s\n", "KIND", "NAME", "DEVICE", "PLUGIN",
+    printf("%-11s %-26s %-8s %-14s %-8s %s\n", "KIND", "NAME", "DEVICE", "PLUGIN",
            "VERSION", "STATE");
     for (int kind = DLC_KIND_DEVICE; kind <= DLC_KIND_LAST; kind++)
         for (size_t i = 0; (entry = dlc_registry_feature(registry, kind, i)); i++)

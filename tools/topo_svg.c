@@ -171,7 +171,10 @@ static void draw(picture *to, const topo_tree *tree, double *width, double *heig
 }
 
 static dlc_status draw_all(const picture *what, dlc_text *svg) {
-    const char *title = what->report->source ? what->report->source : "This job";
+    const char *source = what->report->source;
+    const char *slash = source ? strrchr(source, '/') : NULL;
+    /* Without its folders, which could be wider than the picture. */
+    const char *title = slash ? slash + 1 : source ? source : "This job";
     double width = 0, height = 0;
     topo_tree tree = {0};
     dlc_text body = {0};

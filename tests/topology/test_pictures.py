@@ -191,6 +191,12 @@ class Pictures(unittest.TestCase):
             with self.subTest(machine=path.stem):
                 self.check_machine(path)
 
+    def test_title_fits(self):
+        """The title is the name of the file, whatever folders it is in."""
+        root, _ = self.draw(f"--from={SOURCE}{'/.' * 60}/tests/topology/machines/pcie-box.xml")
+        title = next(text for text in root.iter(f"{SVG}text") if text.get("class") == "title")
+        self.assertEqual(title.text, "pcie-box.xml")
+
     def test_several_machines(self):
         for nodes in (2, 7):
             root, report = self.draw(f"--from={SOURCE}/tests/topology/machines/pcie-box.xml",

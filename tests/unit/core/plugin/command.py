@@ -55,6 +55,14 @@ class Command(PluginFolder):
         self.assertIn("built for version 2 of the plugin interface", done.stdout)
         self.assertIn("refused: its name is not valid", done.stdout)
 
+    def test_list_is_aligned(self):
+        """The longest name of a layer of ours does not shift the columns after it."""
+        head, *rows = dlcore("plugin", "list").stdout.splitlines()
+        column = head.index("STATE")
+        self.assertTrue(any("sigmoid_cross_entropy_loss" in row for row in rows))
+        for row in rows:
+            self.assertRegex(row[column - 1:column + 1], r"^ \S$", row)
+
     def test_list_json_is_utf8(self):
         self.put("good")
         environment = {**os.environb, b"DLCORE_PLUGIN_PATH": os.fsencode(self.dir),
