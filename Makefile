@@ -64,8 +64,8 @@ docs: all ## Write docs/net-ini.md and docs/sdk.md; needs all plugins, with CUDA
 bench: all ## Compare with PyTorch (hours); updates docs/results; BENCH="--nets resnet50"
 	@bench/side_by_side.py --write docs/results/cpu-training.md $(BENCH)
 
-install: all ## Install to CMake's prefix; DESTDIR is honoured
-	@cmake --install $(BUILD)
+install: all ## Install to PREFIX (/usr/local unless CMake was told another); honours DESTDIR
+	@cmake --install $(BUILD) $(if $(PREFIX),--prefix "$(PREFIX)")
 
 deb: ## Build Debian packages in build/deb
 	@packaging/build-deb.sh

@@ -1,5 +1,5 @@
 """Tests the configuration: with tests it fails if one of their programs is missing, and names
-it; without tests it needs none of them and builds no test. CUDA may be installed later."""
+it; without tests it needs none of them and builds no test. CUDA may be installed later. `make install` goes where it is told."""
 
 import os
 import pathlib
@@ -21,6 +21,13 @@ class Configuring(unittest.TestCase):
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
             env={**os.environ, **environment})
         return done.returncode, done.stdout, holder.name
+
+    def test_make_install_goes_where_it_is_told(self):
+        for words, place in (((), ""), (("PREFIX=/a b",), ' --prefix "/a b"')):
+            done = subprocess.run(["make", "-n", "-C", SOURCE, "BUILD=there", "install", *words],
+                                  capture_output=True, text=True, check=True)
+            self.assertIn(f"cmake --install there{place}",
+                          [line.rstrip() for line in done.stdout.splitlines()])
 
     def test_with_tests_all_programs_are_required(self):
         code, output, _ = self.configure("-DDLC_BUILD_TESTS=ON")
