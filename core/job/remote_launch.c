@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/write.h"
 #include "job/environment.h"
+#include "job/remote_output.h"
 #include "job/remote_start.h"
 #include "job/secret.h"
 #include "job/signals.h"
@@ -33,6 +34,7 @@ typedef struct host {
     const char *name;
     pid_t pid; /* of its launcher; 0: ended */
     int input; /* its standard input; -1: closed */
+    dlc_remote_output output;
 } host;
 
 typedef struct remote_launch {
@@ -43,7 +45,9 @@ typedef struct remote_launch {
     int count, running;
     int lost; /* a host was not reached, or was lost */
     int exit_code;
-    int signals; /* signalfd; -1: none */
+    int signals;           /* signalfd; -1: none */
+    struct pollfd *polled; /* the signals, standard output, then each host's output */
+    int is_full;           /* standard output: what hosts print has to wait */
     sigset_t mask_before;
     uint64_t end_at, kill_at; /* 0: the job goes on */
 } remote_launch;
@@ -146,6 +150,11 @@ static int is_this_host(const char *name) {
     return strcmp(name, "localhost") == 0 || strcmp(name, own) == 0;
 }
 
+static const char *launcher_of(const remote_launch *self) {
+    return self->args->launcher ? self->args->launcher
+                                : "ssh -o BatchMode=yes -o ConnectTimeout=10";
+}
+
 enum { WORDS_MAX = 64 };
 
 /* The words of the command that runs `dlcore node` on the host, in `words`; they point
@@ -174,9 +183,10 @@ static dlc_status make_words(const remote_launch *self, const char *name,
 /* In the child; never returns. In a session of its own, the launcher does not get the
  * terminal's Ctrl-C, which is for the ranks. */
 static void become_launcher(const remote_launch *self, const char *const *words,
-                            int input) {
+                            int input, int output) {
     setsid();
     dup2(input, STDIN_FILENO);
+    dup2(output, STDOUT_FILENO);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &self->mask_before, NULL);
     execvp(words[0], (char *const *)words);
@@ -184,16 +194,29 @@ static void become_launcher(const remote_launch *self, const char *const *words,
     _exit(EXIT_NO_LAUNCHER);
 }
 
-static dlc_status fork_launcher(remote_launch *self, host *on,
-                                const char *const *words) {
-    int ends[2];
+static dlc_status make_pipe(int ends[2]) {
     if (pipe2(ends, O_CLOEXEC) != 0)
         return dlc_fail(DLC_ERR_UNAVAILABLE, "cannot make a pipe: %s", strerror(errno));
+    return DLC_OK;
+}
+
+static dlc_status fork_launcher(remote_launch *self, host *on,
+                                const char *const *words) {
+    int to[2], from[2];
+    DLC_TRY(make_pipe(to));
+    on->input = to[1];
+    dlc_status status = make_pipe(from);
+    if (status != DLC_OK) {
+        close(to[0]);
+        return status;
+    }
+    on->output.fd = from[0];
+    (void)fcntl(from[0], F_SETFL, O_NONBLOCK);
     on->pid = fork();
     if (on->pid == 0)
-        become_launcher(self, words, ends[0]);
-    close(ends[0]);
-    on->input = ends[1];
+        become_launcher(self, words, to[0], from[1]);
+    close(to[0]);
+    close(from[1]);
     if (on->pid < 0) {
         on->pid = 0;
         return dlc_fail(DLC_ERR_UNAVAILABLE, "cannot start a process: %s",
@@ -205,9 +228,7 @@ static dlc_status fork_launcher(remote_launch *self, host *on,
 
 static dlc_status start_launcher(remote_launch *self, host *on) {
     const char *words[WORDS_MAX];
-    char *launcher = dlc_strdup(self->args->launcher
-                                    ? self->args->launcher
-                                    : "ssh -o BatchMode=yes -o ConnectTimeout=10");
+    char *launcher = dlc_strdup(launcher_of(self));
     char *quoted = quote(self->start.arguments[0]);
     dlc_status status = launcher && quoted ? DLC_OK : DLC_ERR_NOMEM;
     if (status == DLC_OK)
@@ -257,8 +278,9 @@ static void kill_all(const remote_launch *self) {
             kill(self->hosts[i].pid, SIGKILL);
 }
 
-/* The ranks of a host have said themselves why they ended with any other code. */
+/* What has started has said itself why it ended with any other code. */
 static void say_lost(remote_launch *self, const host *on, int how) {
+    int has_started = dlc_remote_output_has_started(&on->output);
     int code = WIFEXITED(how) ? WEXITSTATUS(how) : 255;
     if (WIFSIGNALED(how))
         dlc_error("host %s was lost: its launcher was killed by signal %d", on->name,
@@ -268,12 +290,18 @@ static void say_lost(remote_launch *self, const host *on, int how) {
                   "path",
                   on->name, self->start.arguments[0]);
     else if (code == 255)
-        dlc_error("host %s was not reached, or was lost: its launcher ended with 255%s",
-                  on->name,
-                  self->args->launcher ? ""
-                                       : "; `ssh HOST true` must work without a "
-                                         "password");
-    else if (code != EXIT_NO_LAUNCHER)
+        dlc_error("host %s was %s: its launcher ended with 255%s", on->name,
+                  has_started ? "lost" : "not reached",
+                  has_started || self->args->launcher
+                      ? ""
+                      : "; `ssh HOST true` must work without a password");
+    else if (!has_started && code != EXIT_NO_LAUNCHER)
+        dlc_error("host %s: `%s %s %s node` ended with code %d before its ranks joined "
+                  "the job; it must run that program there, and pass standard input "
+                  "and output on",
+                  on->name, launcher_of(self), on->name, self->start.arguments[0],
+                  code);
+    else if (has_started)
         return;
     self->lost = 1;
 }
@@ -281,12 +309,14 @@ static void say_lost(remote_launch *self, const host *on, int how) {
 static void note_end(remote_launch *self, host *on, int how) {
     on->pid = 0;
     self->running--;
+    while (dlc_remote_output_pass_on(&on->output))
+        continue;
     if (self->kill_at == 0)
         say_lost(self, on, how);
     int code = WIFEXITED(how) ? WEXITSTATUS(how) : EXIT_LOST;
     if (on == self->hosts)
         self->exit_code = code;
-    if (code != 0 && !self->end_at)
+    if ((code != 0 || self->lost) && !self->end_at)
         self->end_at = dlc_now_ns() + NOTICE_NS;
 }
 
@@ -313,11 +343,36 @@ static void handle_signal(remote_launch *self) {
     }
 }
 
+static void poll_all(remote_launch *self) {
+    struct pollfd *polled = self->polled;
+    polled[0] = (struct pollfd){.fd = self->signals, .events = POLLIN};
+    polled[1] = (struct pollfd){.fd = self->is_full ? STDOUT_FILENO : -1,
+                                .events = POLLOUT};
+    for (int i = 0; i < self->count; i++)
+        polled[2 + i] = (struct pollfd){
+            .fd = self->is_full ? -1 : self->hosts[i].output.fd, .events = POLLIN};
+    if (poll(polled, 2 + (nfds_t)self->count, 200) <= 0)
+        polled[0].revents = 0;
+}
+
+/* What may not wait for a reader of standard output are signals and the ends of hosts.
+ */
+static void pass_output_on(remote_launch *self) {
+    for (int i = 0; i < self->count; i++) {
+        struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+        self->is_full = poll(&out, 1, 0) == 0;
+        if (self->is_full)
+            return;
+        (void)dlc_remote_output_pass_on(&self->hosts[i].output);
+    }
+}
+
 static void wait_for_hosts(remote_launch *self) {
-    struct pollfd polled = {.fd = self->signals, .events = POLLIN};
     while (self->running) {
-        if (poll(&polled, 1, 200) > 0)
+        poll_all(self);
+        if (self->polled[0].revents)
             handle_signal(self);
+        pass_output_on(self);
         uint64_t now = dlc_now_ns();
         if (self->end_at && !self->kill_at && now > self->end_at)
             hang_up(self);
@@ -343,12 +398,16 @@ static dlc_status listen_for_signals(remote_launch *self) {
 static dlc_status prepare(remote_launch *self) {
     const dlc_hosts *hosts = self->args->hosts;
     self->hosts = dlc_alloc((size_t)hosts->count, sizeof *self->hosts);
+    self->polled = dlc_alloc(2 + (size_t)hosts->count, sizeof *self->polled);
     self->start.folder = getcwd(NULL, 0);
-    if (!self->hosts || !self->start.folder)
+    if (!self->hosts || !self->polled)
+        return DLC_ERR_NOMEM;
+    if (!self->start.folder)
         return dlc_fail(DLC_ERR_UNAVAILABLE, "the working directory is unknown: %s",
                         strerror(errno));
     for (int i = 0; i < hosts->count; i++)
-        self->hosts[i] = (host){.name = hosts->list[i].name, .input = -1};
+        self->hosts[i] = (host){
+            .name = hosts->list[i].name, .input = -1, .output = {.fd = -1}};
     self->count = hosts->count;
     self->start.ranks = hosts->ranks;
     self->start.arguments = self->args->arguments;
@@ -375,9 +434,11 @@ dlc_status dlc_remote_launch(const dlc_remote_launch_args *args, int *exit_code)
     dlc_status status = run(&self);
     if (status == DLC_OK)
         *exit_code = self.lost ? EXIT_LOST : self.exit_code;
-    for (int i = 0; i < self.count; i++)
+    for (int i = 0; i < self.count; i++) {
         if (self.hosts[i].input >= 0)
             close(self.hosts[i].input);
+        dlc_remote_output_close(&self.hosts[i].output);
+    }
     if (self.signals >= 0)
         close(self.signals);
     sigprocmask(SIG_SETMASK, &self.mask_before, NULL);
@@ -386,6 +447,7 @@ dlc_status dlc_remote_launch(const dlc_remote_launch_args *args, int *exit_code)
     self.start.folder = NULL;
     self.start.arguments = NULL; /* the caller's */
     dlc_remote_start_free(&self.start);
+    dlc_free(self.polled);
     dlc_free(self.hosts);
     return status;
 }

@@ -15,6 +15,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/write.h"
+#include "job/remote_output.h"
 #include "job/remote_start.h"
 #include "job/signals.h"
 
@@ -176,7 +178,9 @@ static dlc_status listen_for_signals(node *self) {
 }
 
 static dlc_status run(node *self) {
+    static const char started[] = DLC_REMOTE_STARTED;
     DLC_TRY(dlc_remote_start_read(STDIN_FILENO, &self->start));
+    (void)dlc_write_all(STDOUT_FILENO, started, sizeof started - 1);
     if (chdir(self->start.folder) != 0)
         return dlc_fail(DLC_ERR_CONFIG,
                         "this host has no folder %s, in which the job was started: %s",

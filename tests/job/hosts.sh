@@ -8,13 +8,16 @@ trap 'rm -rf "$work"' EXIT
 net=$work/net.ini
 sed -e '/^\[data.test\]/,/^$/d' "$DLCORE_SOURCE_DIR/models/lenet-fashion.ini" >"$net"
 
-# "unreachable" and "bare" are hosts that ssh does not reach, and that have no dlcore.
+# "unreachable" and "bare" are hosts that ssh does not reach, and that have no dlcore; "deaf"
+# and "greedy" run nothing and end with 0, one of them after it has read what it is sent.
 cat >"$work/ssh" <<'END'
 #!/bin/sh
 host=$1
 shift
 case $host in
 unreachable) exit 255 ;;
+deaf) echo welcome && exit 0 ;;
+greedy) exec head -c 100 >/dev/null ;;
 bare) exec sh -c "/nonexistent$*" ;;
 esac
 exec sh -c "$*"
@@ -97,6 +100,13 @@ says "host unreachable was not reached"
 start 127.0.0.1:1,bare:1
 ends 5 "a host without dlcore"
 says "host bare cannot run"
+
+# Alone, first and last, and at once: not when the rendezvous times out.
+for hosts in deaf greedy:2 deaf,127.0.0.1 127.0.0.1,greedy; do
+    start $hosts --set parallel.rendezvous_timeout=1000
+    ends 5 "$hosts"
+    says "host [dg].*: .$work/ssh [dg].*dlcore node. ended with code 0 before its ranks joined"
+done
 
 start 127.0.0.1:1,127.0.0.2:1 --set solver.type=none
 ends 2 "a wrong setting"

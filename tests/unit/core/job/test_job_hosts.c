@@ -1,4 +1,5 @@
-/* Tests lists of hosts, and the message that tells a host what to start. */
+/* Tests lists of hosts, the message that tells a host what to start, and what comes
+ * back from there. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 #include <unistd.h>
 
 #include "job/hosts.h"
+#include "job/remote_output.h"
 #include "job/remote_start.h"
 
 /* ---- Lists ----------------------------------------------------------------------- */
@@ -111,12 +113,62 @@ START_TEST(message) {
 }
 END_TEST
 
+/* ---- Output ---------------------------------------------------------------------- */
+
+static const struct {
+    const char *printed, *passed_on;
+    int has_started;
+} outputs[] = {
+    {DLC_REMOTE_STARTED "result\n", "result\n", 1},
+    {"welcome\n" DLC_REMOTE_STARTED, "welcome\n", 1},
+    {"\1dlcore \1\1dlcore node\nend", "\1dlcore \1end", 1},
+    {DLC_REMOTE_STARTED DLC_REMOTE_STARTED, DLC_REMOTE_STARTED, 1}, /* a job's own */
+    {"dlcore node\n", "dlcore node\n", 0},
+    {"", "", 0},
+};
+
+/* Passes on what the launcher has printed, all at once or byte by byte. */
+static int pass_on(const char *printed, size_t at_once) {
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    dlc_remote_output output = {.fd = ends[0]};
+    for (size_t left = strlen(printed), part; left; left -= part, printed += part) {
+        part = left < at_once ? left : at_once;
+        ck_assert_int_eq(write(ends[1], printed, part), (ssize_t)part);
+        ck_assert_int_eq(dlc_remote_output_pass_on(&output), 1);
+    }
+    close(ends[1]);
+    ck_assert_int_eq(dlc_remote_output_pass_on(&output), 0);
+    ck_assert_int_eq(output.fd, -1);
+    return dlc_remote_output_has_started(&output);
+}
+
+START_TEST(output) {
+    for (size_t at_once = 1; at_once <= 1000; at_once += 999) {
+        char passed[64] = "";
+        int ends[2], kept = dup(STDOUT_FILENO);
+        ck_assert_int_eq(pipe(ends), 0);
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[1]);
+        int has_started = pass_on(outputs[_i].printed, at_once);
+        dup2(kept, STDOUT_FILENO);
+        close(kept);
+        ck_assert_int_eq(read(ends[0], passed, sizeof passed - 1),
+                         (ssize_t)strlen(outputs[_i].passed_on));
+        close(ends[0]);
+        ck_assert_str_eq(passed, outputs[_i].passed_on);
+        ck_assert_int_eq(has_started, outputs[_i].has_started);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("job_hosts");
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, lists, 0, sizeof right / sizeof *right);
     tcase_add_loop_test(tests, wrong_lists, 0, sizeof wrong / sizeof *wrong);
     tcase_add_test(tests, message);
+    tcase_add_loop_test(tests, output, 0, sizeof outputs / sizeof *outputs);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
