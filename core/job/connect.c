@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 /* Every step of an attempt returns DLC_OK, DLC_ERR_AGAIN with the reason in the detail,
  * or another error if retrying is pointless. */
@@ -152,26 +153,57 @@ static dlc_status try_once(const dlc_connect_args *args, const dlc_address *addr
     return status;
 }
 
+/* ---- Attempts ------------------------------------------------------------------- */
+
+/* After this time a user wonders why nothing happens. */
+#define QUIET_WAIT_S 5.0
+
+dlc_retry dlc_retry_start(int rank, double timeout) {
+    return (dlc_retry){
+        .rank = rank, .timeout = timeout, .since = dlc_now_ns(), .pause_ms = 10};
+}
+
+int dlc_retry_again(dlc_retry *retry, const char *what) {
+    double waited = dlc_since(retry->since);
+    if (waited >= retry->timeout)
+        return 0;
+    if (waited >= QUIET_WAIT_S && !retry->has_said++)
+        dlc_info("rank %d waits for %s: %s", retry->rank, what, dlc_detail());
+    (void)poll(NULL, 0, retry->pause_ms);
+    retry->pause_ms = retry->pause_ms < 200 ? 2 * retry->pause_ms : 200;
+    return 1;
+}
+
+static dlc_status try_all(const dlc_connect_args *args, uint64_t until, int *fd,
+                          char text[DLC_ADDRESS_TEXT]) {
+    dlc_address resolved[DLC_ADDRESSES_MAX];
+    const dlc_address *list = args->host ? resolved : args->list;
+    int count = args->count;
+    if (args->host) {
+        (void)snprintf(text, DLC_ADDRESS_TEXT, "%s", args->host);
+        if (dlc_address_resolve(args->host, args->port, resolved, &count) != DLC_OK)
+            return DLC_ERR_AGAIN;
+    }
+    dlc_status status = DLC_ERR_AGAIN;
+    for (int i = 0; i < count && status == DLC_ERR_AGAIN; i++) {
+        dlc_address_text(&list[i], text);
+        status = try_once(args, &list[i], until, fd);
+    }
+    return status;
+}
+
 dlc_status dlc_connect(const dlc_connect_args *args, int *fd,
                        char text[DLC_ADDRESS_TEXT]) {
-    uint64_t until = dlc_now_ns() + (uint64_t)(args->timeout * 1e9);
-    int pause_ms = 10;
-    for (;;) {
-        dlc_status status = DLC_ERR_AGAIN;
-        for (int i = 0; i < args->count; i++) {
-            dlc_address_text(&args->list[i], text);
-            status = try_once(args, &args->list[i], until, fd);
-            if (status != DLC_ERR_AGAIN)
-                return status;
-        }
-        if (dlc_now_ns() >= until)
-            return dlc_fail(
-                DLC_ERR_PEER,
-                "rank %d could not reach rank 0 at %s within %g s ([parallel] "
-                "rendezvous_timeout): %s",
-                args->rank, text, args->timeout, dlc_detail());
-        /* Rank 0 may not have been started yet. */
-        (void)poll(NULL, 0, pause_ms);
-        pause_ms = pause_ms < 200 ? 2 * pause_ms : 200;
-    }
+    dlc_retry retry = dlc_retry_start(args->rank, args->timeout);
+    uint64_t until = retry.since + (uint64_t)(args->timeout * 1e9);
+    dlc_status status;
+    do
+        status = try_all(args, until, fd, text);
+    while (status == DLC_ERR_AGAIN && dlc_retry_again(&retry, text));
+    if (status != DLC_ERR_AGAIN)
+        return status;
+    return dlc_fail(DLC_ERR_PEER,
+                    "rank %d could not reach rank 0 at %s within %g s ([parallel] "
+                    "rendezvous_timeout): %s",
+                    args->rank, text, args->timeout, dlc_detail());
 }

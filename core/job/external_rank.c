@@ -51,8 +51,15 @@ static dlc_status listen_at(dlc_external_rank *self, const char *host,
 
 dlc_status dlc_external_rank_listen_at(dlc_external_rank *self, const char *host) {
     dlc_address list[DLC_ADDRESSES_MAX], bound;
+    dlc_retry retry = dlc_retry_start(self->rank, self->timeout);
+    dlc_status status;
     int count;
-    DLC_TRY(dlc_address_resolve(host, self->external->port, list, &count));
+    /* A cluster's DNS may get to know even a machine's own name only after its start.
+     */
+    do
+        status = dlc_address_resolve(host, self->external->port, list, &count);
+    while (status != DLC_OK && dlc_retry_again(&retry, host));
+    DLC_TRY(status);
     DLC_TRY(listen_at(self, host, list, count, &bound));
     return self->secret.length || dlc_address_is_loopback(&bound)
                ? DLC_OK
@@ -109,9 +116,11 @@ dlc_status dlc_external_rank_run_hub(dlc_external_rank *self, int *exit_code) {
 
 /* ---- Other ranks: the agent ---------------------------------------------------- */
 
-dlc_status dlc_external_rank_find_hub(dlc_external_rank *self, const dlc_address *list,
-                                      int count) {
-    dlc_connect_args args = {.list = list,
+dlc_status dlc_external_rank_find_hub(dlc_external_rank *self, const char *host,
+                                      const dlc_address *list, int count) {
+    dlc_connect_args args = {.host = host,
+                             .port = self->external->port,
+                             .list = list,
                              .count = count,
                              .secret = &self->secret,
                              .rank = self->rank,
@@ -197,5 +206,5 @@ dlc_status dlc_external_rank_find_published(dlc_external_rank *self, char *text)
         read_address(part, list, &count);
     if (!count || !self->secret.length)
         return dlc_fail(DLC_ERR_INTERNAL, "rank 0 has published no address");
-    return dlc_external_rank_find_hub(self, list, count);
+    return dlc_external_rank_find_hub(self, NULL, list, count);
 }

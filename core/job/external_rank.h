@@ -43,9 +43,9 @@ dlc_status dlc_external_rank_run_hub(dlc_external_rank *self, int *exit_code);
 
 /* ---- Other ranks: the agent */
 
-/* Connects to the hub at one of its addresses. */
-dlc_status dlc_external_rank_find_hub(dlc_external_rank *self, const dlc_address *list,
-                                      int count);
+/* Connects to the hub at that host, or (NULL) at one of its addresses. */
+dlc_status dlc_external_rank_find_hub(dlc_external_rank *self, const char *host,
+                                      const dlc_address *list, int count);
 /* Takes secret and addresses from a published text, which it cuts into pieces, and
  * connects. */
 dlc_status dlc_external_rank_find_published(dlc_external_rank *self, char *text);

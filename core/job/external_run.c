@@ -18,12 +18,8 @@ static dlc_status meet_at_address(dlc_external_rank *self) {
     const dlc_external *external = self->external;
     const char *override = dlc_environment_text("DLCORE_ADDR");
     DLC_TRY(dlc_secret_read(&self->secret));
-    if (self->rank > 0) {
-        dlc_address list[DLC_ADDRESSES_MAX];
-        int count;
-        DLC_TRY(dlc_address_resolve(external->host, external->port, list, &count));
-        return dlc_external_rank_find_hub(self, list, count);
-    }
+    if (self->rank > 0)
+        return dlc_external_rank_find_hub(self, external->host, NULL, 0);
     if (self->ranks == 1)
         return DLC_OK;
     int anywhere = override ? strcmp(override, "*") == 0 : external->anywhere;

@@ -1,6 +1,8 @@
 /* Tests external launch by variables: joining, contradictions in the environment,
  * secrets, signals. */
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +68,48 @@ END_TEST
 static const char *const addresses[] = {"MASTER_ADDR=::1", "MASTER_ADDR=[::1]",
                                         "MASTER_ADDR=localhost",
                                         "MASTER_ADDR=127.0.0.2"};
+
+/* Stands for DNS: it learns the name "late-SECONDS" that long after it was first asked,
+ * and what begins with "never" never. */
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+                struct addrinfo **found) {
+    static double asked;
+    int (*real)(const char *, const char *, const struct addrinfo *,
+                struct addrinfo **) = NULL;
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (strncmp(host, "never", 5) == 0)
+        return EAI_NONAME;
+    if (strncmp(host, "late-", 5) != 0)
+        return real(host, service, hints, found);
+    double now = (double)dlc_now_ns() / 1e9;
+    asked = asked > 0 ? asked : now;
+    return now - asked < strtod(host + 5, NULL)
+               ? EAI_AGAIN
+               : real("127.0.0.1", service, hints, found);
+}
+
+/* A pod's name may be known only after the pod has started. */
+static const struct {
+    const char *address, *says;
+} late_names[] = {
+    {"MASTER_ADDR=late-0.4", NULL},
+    {"MASTER_ADDR=late-5.5", "waits for late-5.5: no address is known for the host"},
+};
+
+START_TEST(late_name) {
+    const char *extra[] = {late_names[_i].address, NULL};
+    external_job job = {.ranks = 2, .port = free_port()};
+    for (int r = 0; r < 2; r++)
+        external_start_rank(&job, r, extra, NULL, join_main, NULL);
+    external_wait(&job, 0);
+    for (int r = 0; r < 2; r++)
+        if (late_names[_i].says)
+            ck_assert(external_prints(&job, r, late_names[_i].says));
+        else
+            ck_assert_str_eq(dlc_text_string(&job.process[r].text), "");
+    external_free(&job);
+}
+END_TEST
 
 /* Variables that are set, but empty, do not count. */
 START_TEST(other_addresses) {
@@ -193,9 +237,6 @@ static const wrong_case wrong_cases[] = {
     {{FULL("0", "2"), "LOCAL_RANK=one"}, 1, "LOCAL_RANK=one"},
     {{FULL("0", "2")}, 3, "--ranks=3"},
     {{FULL("0", "2"), "DLCORE_PORT=no"}, 1, "DLCORE_PORT=no"},
-    {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=no-such-host.invalid", "MASTER_PORT=1"},
-     1,
-     "no-such-host.invalid"},
     {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=192.0.2.1", "MASTER_PORT=4711"},
      1,
      "rank 0 must run on MASTER_ADDR"},
@@ -212,9 +253,6 @@ static const wrong_case wrong_cases[] = {
     {{"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0", "SLURM_JOB_ID=1"},
      1,
      "SLURM_STEP_ID is not"},
-    {{SLURM("2"), "SLURM_PROCID=1", "SLURM_STEP_NODELIST=no-such-[08-11].invalid,b"},
-     1,
-     "'no-such-08.invalid'"},
     {{SLURM("2"), "SLURM_PROCID=0", "SLURM_STEP_NODELIST=a[3,5],b"},
      1,
      "every address of its machine"},
@@ -327,6 +365,30 @@ START_TEST(rank_0_is_missing) {
     ck_assert_int_eq(process_wait(&job.process[1]), 5);
     ck_assert(external_prints(&job, 1, "could not reach rank 0 at 127.0.0.1:"));
     external_free(&job);
+}
+END_TEST
+
+static const struct {
+    const char *set[6];
+    int code;
+    const char *name;
+} unknown_names[] = {
+    {{FULL("0", "2"), "MASTER_ADDR=never"}, 2, "'never'"},
+    {{FULL("1", "2"), "MASTER_ADDR=never"}, 5, "'never'"},
+    {{SLURM("2"), "SLURM_PROCID=1", "SLURM_STEP_NODELIST=never-[08-11]-ib,b"},
+     5,
+     "'never-08-ib'"},
+};
+
+START_TEST(unknown_name) {
+    dlc_job_options options = {.ranks = 1, .external = 1, .rendezvous_timeout = 0.5};
+    job_process process = process_start_environment(unknown_names[_i].set, &options,
+                                                    never_main, NULL);
+    ck_assert_int_eq(process_wait(&process), unknown_names[_i].code);
+    ck_assert(
+        strstr(dlc_text_string(&process.text), "no address is known for the host"));
+    ck_assert(strstr(dlc_text_string(&process.text), unknown_names[_i].name));
+    dlc_text_free(&process.text);
 }
 END_TEST
 
@@ -466,6 +528,7 @@ int main(void) {
     tcase_add_loop_test(tests, all_ranks_join, 0, 4);
     tcase_add_test(tests, rank_0_comes_last);
     tcase_add_loop_test(tests, other_addresses, 0, 4);
+    tcase_add_loop_test(tests, late_name, 0, sizeof late_names / sizeof *late_names);
     tcase_add_loop_test(tests, slurm_variables, 0, 2);
     tcase_add_test(tests, another_port);
     tcase_add_loop_test(tests, codes_are_shared, 0, sizeof codes / sizeof *codes);
@@ -477,6 +540,8 @@ int main(void) {
     tcase_add_test(tests, too_late);
     tcase_add_test(tests, missing_ranks_are_named);
     tcase_add_test(tests, rank_0_is_missing);
+    tcase_add_loop_test(tests, unknown_name, 0,
+                        sizeof unknown_names / sizeof *unknown_names);
     tcase_add_loop_test(tests, secrets, 0, sizeof secret_cases / sizeof *secret_cases);
     tcase_add_loop_test(tests, secret_file, 0, 2);
     tcase_add_loop_test(tests, off_loopback_needs_a_secret, 0, 2);
