@@ -240,6 +240,8 @@ dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argumen
                         int *exit_code) {
     int32_t units = setup->device_index ? setup->device_indices
                                         : dlc_device_count(setup->device);
+    dlc_text settings = {0};
+    dlc_setup_list_settings(setup, &settings);
     dlc_job_options job = {
         .ranks = ranks_to_start(setup),
         .threads = (int)dlc_settings_get_int(setup->train_settings, "threads"),
@@ -249,14 +251,18 @@ dlc_status dlc_tool_run(const dlc_setup *setup, dlc_job_main main, void *argumen
         .devices = units,
         .external = 1,
         .discover = dlc_tool_discovery(setup->device),
-        .digest = dlc_setup_digest(setup),
+        .settings = dlc_text_string(&settings),
         .rendezvous_timeout = dlc_settings_get_float(setup->parallel_settings,
                                                      "rendezvous_timeout"),
         .hang_timeout = dlc_settings_get_float(setup->parallel_settings,
                                                "hang_timeout")};
     if (job.ranks > 1)
         dlc_graph_before_fork(setup->graph);
-    return dlc_job_run(&job, main, argument, exit_code);
+    dlc_status status = dlc_text_status(&settings);
+    if (status == DLC_OK)
+        status = dlc_job_run(&job, main, argument, exit_code);
+    dlc_text_free(&settings);
+    return status;
 }
 
 static const char *detail_of(dlc_status status) {

@@ -83,10 +83,6 @@ static dlc_status refused(const dlc_connect_args *args, const dlc_welcome *welco
             "rank %d has been started twice: this process came after pid %u "
             "on %s; each needs a RANK of its own",
             args->rank, welcome->number, said);
-    case DLC_JOIN_SETTINGS:
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "rank %d has a different net.ini or command line than rank 0",
-                        args->rank);
     case DLC_JOIN_OVER:
         return dlc_fail(welcome->number == 2 ? DLC_ERR_CONFIG : DLC_ERR_PEER,
                         "rank %d joined too late: the job had already ended, for the "
@@ -104,8 +100,7 @@ static dlc_status shake_hands(const dlc_connect_args *args, const dlc_address *a
     dlc_welcome welcome = {.verdict = 0};
     dlc_hello hello = {.rank = (uint32_t)args->rank,
                        .ranks = (uint32_t)args->ranks,
-                       .pid = (uint32_t)getpid(),
-                       .digest = args->digest};
+                       .pid = (uint32_t)getpid()};
     uint64_t soon = dlc_now_ns() + 5000000000u; /* the hub sends first, and at once */
     DLC_TRY(
         read_exactly(fd, &challenge, sizeof challenge, soon < until ? soon : until));

@@ -25,7 +25,6 @@ typedef struct dlc_connect_args {
     int count;
     const dlc_secret *secret;
     int rank, ranks;
-    uint64_t digest;
     double timeout; /* seconds */
 } dlc_connect_args;
 

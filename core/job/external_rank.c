@@ -125,7 +125,6 @@ dlc_status dlc_external_rank_find_hub(dlc_external_rank *self, const char *host,
                              .secret = &self->secret,
                              .rank = self->rank,
                              .ranks = self->ranks,
-                             .digest = self->launch->options->digest,
                              .timeout = self->timeout};
     return dlc_connect(&args, &self->hub_fd, self->hub_address);
 }

@@ -17,7 +17,7 @@
 
 #include "job/secret.h"
 
-#define DLC_PROTOCOL 1
+#define DLC_PROTOCOL 2
 
 typedef struct dlc_challenge {
     char magic[8];
@@ -30,8 +30,7 @@ typedef struct dlc_hello {
     char magic[8];
     uint32_t protocol;
     uint32_t rank, ranks;
-    uint32_t pid;    /* of the agent */
-    uint64_t digest; /* of the settings */
+    uint32_t pid; /* of the agent */
     char version[32];
     char host[64];
     unsigned char nonce[DLC_NONCE_BYTES];
@@ -40,12 +39,11 @@ typedef struct dlc_hello {
 
 typedef enum dlc_join_verdict {
     DLC_JOIN_WELCOME = 0,
-    DLC_JOIN_SECRET = 1,   /* the secrets differ */
-    DLC_JOIN_VERSION = 2,  /* another version of dlcore */
-    DLC_JOIN_RANKS = 3,    /* another number of ranks; `number`: the hub's */
-    DLC_JOIN_TAKEN = 4,    /* the rank has joined already; `number`: its pid */
-    DLC_JOIN_SETTINGS = 5, /* another net.ini or command line */
-    DLC_JOIN_OVER = 6,     /* the job has ended; `number`: its exit code */
+    DLC_JOIN_SECRET = 1,  /* the secrets differ */
+    DLC_JOIN_VERSION = 2, /* another version of dlcore */
+    DLC_JOIN_RANKS = 3,   /* another number of ranks; `number`: the hub's */
+    DLC_JOIN_TAKEN = 4,   /* the rank has joined already; `number`: its pid */
+    DLC_JOIN_OVER = 5,    /* the job has ended; `number`: its exit code */
 } dlc_join_verdict;
 
 typedef struct dlc_welcome {

@@ -70,8 +70,7 @@ typedef struct dlc_hub {
     double hang_timeout; /* seconds without progress; 0: for ever */
 
     /* Remote ranks join here until all have. */
-    dlc_acceptor *acceptor; /* NULL: closed */
-    uint64_t digest;
+    dlc_acceptor *acceptor;     /* NULL: closed */
     const char *listen_address; /* for messages */
     uint64_t join_by;           /* when missing ranks become an error */
     uint64_t report_missing_at; /* when to log which are missing; 0: it was logged */

@@ -47,8 +47,10 @@ typedef struct dlc_job_options {
 
     dlc_job_discovery discover; /* for dlc_job_machine (machines.h), if there are
                                    several ranks */
-    int external;    /* a launcher may have started this process: see dlc_job_run */
-    uint64_t digest; /* of the settings; external ranks must all have the same */
+    int external; /* a launcher may have started this process: see dlc_job_run */
+    /* What all ranks must agree on, in lines "[section] key = value" or "[section]".
+     * NULL: nothing. */
+    const char *settings;
     double rendezvous_timeout; /* seconds to wait for external ranks; 0: 60 */
     double hang_timeout; /* seconds without progress after which a rank counts as hung;
                           * 0: never. The only rank of a job then ends with exit code 5,

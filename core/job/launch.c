@@ -38,10 +38,8 @@ static dlc_status run_single(dlc_launch *launch, int *exit_code) {
 
 dlc_status dlc_hub_open(const dlc_launch *launch, int ranks, dlc_hub *hub) {
     char host[64] = "";
-    *hub = (dlc_hub){.ranks = ranks,
-                     .signals = -1,
-                     .hang_timeout = launch->options->hang_timeout,
-                     .digest = launch->options->digest};
+    *hub = (dlc_hub){
+        .ranks = ranks, .signals = -1, .hang_timeout = launch->options->hang_timeout};
     if (gethostname(host, sizeof host - 1))
         snprintf(host, sizeof host, "localhost");
     hub->peer = dlc_alloc((size_t)ranks, sizeof *hub->peer);

@@ -22,6 +22,7 @@
 #include "job/frame.h"
 #include "job/rank_info.h"
 #include "job/self_watchdog.h"
+#include "job/settings_check.h"
 #include "job/signals.h"
 
 struct dlc_job {
@@ -235,8 +236,9 @@ static dlc_status share_cores(dlc_job *job, const dlc_rank_args *args,
     return DLC_OK;
 }
 
-/* Exchanges the ranks' details: first to split the cores, then, once each rank knows
- * its cores, the final rank infos with what is near to them. */
+/* Exchanges the ranks' details: first to compare the settings and to split the cores,
+ * then, once each rank knows its cores, the final rank infos with what is near to them.
+ */
 static dlc_status exchange_infos(dlc_job *job, const dlc_rank_args *args) {
     size_t ranks = (size_t)job->ranks;
     dlc_rank_details *details = dlc_alloc(ranks + 1, sizeof *details);
@@ -244,6 +246,8 @@ static dlc_status exchange_infos(dlc_job *job, const dlc_rank_args *args) {
     dlc_status status = details ? dlc_rank_details_make(args, mine) : DLC_ERR_NOMEM;
     if (status == DLC_OK)
         status = dlc_job_all_gather(job, mine, sizeof *mine, details);
+    if (status == DLC_OK)
+        status = dlc_settings_check(job, args->settings, details);
     if (status == DLC_OK) {
         dlc_rank_details_number_nodes(details, job->ranks);
         status = share_cores(job, args, details);

@@ -20,6 +20,7 @@ typedef struct dlc_rank_args {
     const dlc_cores *cores;  /* that this process may use; needed while opening */
     const dlc_topo *machine; /* this one; empty: not known */
     int unbound;
+    const char *settings; /* as in dlc_job_options; not NULL */
 } dlc_rank_args;
 
 #endif

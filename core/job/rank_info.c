@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/read.h"
 
@@ -33,6 +34,8 @@ static void rank_info_make(const dlc_rank_args *args, dlc_rank_info *info) {
 dlc_status dlc_rank_details_make(const dlc_rank_args *args, dlc_rank_details *details) {
     memset(details, 0, sizeof *details);
     rank_info_make(args, &details->info);
+    details->settings_bytes = strlen(args->settings);
+    details->settings_digest = XXH64(args->settings, details->settings_bytes, 0);
     read_boot(details->info.host, details->boot, sizeof details->boot);
     snprintf(details->node, sizeof details->node, "%s %s %llu %llu", details->boot,
              details->info.host, inode_of("/proc/self/ns/pid"),

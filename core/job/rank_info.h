@@ -15,6 +15,7 @@ typedef struct dlc_rank_details {
     char node[256];
     char boot[64];       /* the kernel's boot id: ranks with the same one share ... */
     dlc_core_set usable; /* ... those of these cores that both may use */
+    uint64_t settings_digest, settings_bytes;
 } dlc_rank_details;
 
 /* Fills in this rank's details. */

@@ -37,7 +37,8 @@ dlc_rank_args dlc_launch_rank_args(const dlc_launch *launch, int rank, int ranks
                            .devices = options->devices,
                            .cores = launch->cores,
                            .machine = &launch->machine,
-                           .unbound = options->unbound};
+                           .unbound = options->unbound,
+                           .settings = options->settings ? options->settings : ""};
 }
 
 /* ---- In the child -------------------------------------------------------------- */

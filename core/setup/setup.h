@@ -131,8 +131,8 @@ dlc_status dlc_setup_split_batch(dlc_setup *setup);
 dlc_status dlc_setup_make_mesh(const dlc_setup *setup, int32_t ranks, dlc_mesh *mesh);
 /* Do ranks have different parts of the net? */
 int dlc_setup_divides_net(const dlc_setup *setup);
-/* A digest of all settings that must agree on the ranks of a job. */
-uint64_t dlc_setup_digest(const dlc_setup *setup);
+/* Lists all settings that must agree on the ranks of a job, for dlc_job_options. */
+void dlc_setup_list_settings(const dlc_setup *setup, dlc_text *text);
 
 /* The shape of the data of a sample as the net reads it, C, H, W for an image. */
 dlc_status dlc_setup_sample_shape(const dlc_data_setup *data, dlc_shape *shape);

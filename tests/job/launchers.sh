@@ -134,7 +134,8 @@ exec "$@"
 END
 )" rank >"$work/log.0" 2>&1 || code=$?
     [ $code -eq 2 ] || fail "two settings ended with $code"
-    grep -q "different net.ini" "$work/log.0" || fail "two settings are not reported"
+    grep -q "rank 1 .* different net.ini .* momentum = 0.5 there, 0.9 on rank 0" "$work/log.0" ||
+        fail "two settings are not reported"
 }
 
 by_srun() {

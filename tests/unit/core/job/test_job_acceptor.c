@@ -50,7 +50,7 @@ END_TEST
 START_TEST(every_bit_counts) {
     dlc_secret secret = secret_of("a secret that is long");
     dlc_challenge challenge;
-    dlc_hello hello = {.rank = 1, .ranks = 2, .pid = 77, .digest = 5, .version = "1"};
+    dlc_hello hello = {.rank = 1, .ranks = 2, .pid = 77, .version = "1"};
     dlc_welcome welcome = {.verdict = DLC_JOIN_WELCOME};
     ck_assert_int_eq(dlc_challenge_make(&secret, &challenge), DLC_OK);
     ck_assert_int_eq(dlc_hello_make(&secret, &challenge, &hello), DLC_OK);

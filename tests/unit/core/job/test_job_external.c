@@ -309,19 +309,17 @@ START_TEST(port_is_taken) {
 END_TEST
 
 /* Rank 1 is started with the number of another rank, with another number of ranks, and
- * with another net.ini. */
+ * in a job of another size. */
 START_TEST(ranks_disagree) {
-    static const char *const says[] = {"has been started twice", "expects 4 ranks",
-                                       "different net.ini"};
+    static const char *const says[] = {"has been started twice", "expects 4 ranks"};
     static const char *const says_it[] = {"rank 2 has been started twice",
-                                          "expects 4 ranks", "different net.ini"};
-    const char *const extra[][2] = {{"RANK=2"}, {"WORLD_SIZE=4"}, {NULL}};
-    dlc_job_options options = {.ranks = 1, .digest = 7};
+                                          "expects 4 ranks"};
+    const char *const extra[][2] = {{"RANK=2"}, {"WORLD_SIZE=4"}};
+    dlc_job_options options = {.ranks = 1};
     external_job job = {.ranks = 3, .port = free_port()};
     external_start_rank(&job, 0, NULL, &options, never_main, NULL);
     external_start_rank(&job, 2, NULL, &options, never_main, NULL);
     usleep(300000);
-    options.digest += _i == 2;
     external_start_rank(&job, 1, extra[_i], &options, never_main, NULL);
     external_wait(&job, 2);
     ck_assert(external_prints(&job, 0, says[_i]));
@@ -330,13 +328,50 @@ START_TEST(ranks_disagree) {
 }
 END_TEST
 
+#define LONG "0123456789012345678901234567890123456789"
+
+static const struct {
+    const char *settings[3], *says;
+} differences[] = {
+    {{"[net]\n[net] name = a\n[s] momentum = 0.9\n",
+      "[net]\n[net] name = a\n[s] momentum = 0.9\n",
+      "[net]\n[net] name = a\n[s] momentum = 0.95\n"},
+     "[s] momentum = 0.95 there, 0.9 on rank 0"},
+    {{"[net]\n", "[net]\n", "[net]\n[net] name = a\n"}, "[net] name = a is only there"},
+    {{"[net]\n[net] name = a\n", "[net]\n[net] name = a\n", "[net]\n"},
+     "[net] name = a is only on rank 0"},
+    {{"[a]\n[b]\n[c]\n", "[a]\n[b]\n[c]\n", "[a]\n[c]\n[b]\n"},
+     "[c] is at another place"},
+    {{"[a]\n[b]\n", "[a]\n[b]\n", NULL}, "[a] is only on rank 0"},
+    {{"[a] x = 1\n", "[a] x = 1\n", "[a] x = " LONG LONG LONG LONG LONG "\n"},
+     "89012345678901 there, 1 on rank 0"},
+};
+
+/* The last of three ranks has others. */
+START_TEST(settings_differ) {
+    external_job job = {.ranks = 3, .port = free_port()};
+    for (int r = 0; r < 3; r++) {
+        dlc_job_options options = {.ranks = 1, .settings = differences[_i].settings[r]};
+        external_start_rank(&job, r, NULL, &options, never_main, NULL);
+    }
+    external_wait(&job, 2);
+    const char *text = dlc_text_string(&job.process[0].text);
+    ck_assert_msg(
+        strstr(text, "rank 2 (host ") && strstr(text, differences[_i].says) &&
+            strstr(text, "has a different net.ini or command line than rank 0"),
+        "%s", text);
+    ck_assert_ptr_null(strstr(strstr(text, "net.ini") + 1, "net.ini"));
+    external_free(&job);
+}
+END_TEST
+
 /* A rank that joins after the job has failed is told so at once. */
 START_TEST(too_late) {
-    dlc_job_options options = {.ranks = 1, .digest = 7};
+    static const char *const other[] = {"WORLD_SIZE=4", NULL};
+    dlc_job_options options = {.ranks = 1};
     external_job job = {.ranks = 3, .port = free_port()};
     external_start_rank(&job, 0, NULL, &options, never_main, NULL);
-    options.digest = 8;
-    external_start_rank(&job, 1, NULL, &options, never_main, NULL);
+    external_start_rank(&job, 1, other, &options, never_main, NULL);
     usleep(500000);
     external_start_rank(&job, 2, NULL, &options, never_main, NULL);
     external_wait(&job, 2);
@@ -536,7 +571,9 @@ int main(void) {
                         sizeof wrong_cases / sizeof *wrong_cases);
     tcase_add_test(tests, not_asked);
     tcase_add_test(tests, port_is_taken);
-    tcase_add_loop_test(tests, ranks_disagree, 0, 3);
+    tcase_add_loop_test(tests, ranks_disagree, 0, 2);
+    tcase_add_loop_test(tests, settings_differ, 0,
+                        sizeof differences / sizeof *differences);
     tcase_add_test(tests, too_late);
     tcase_add_test(tests, missing_ranks_are_named);
     tcase_add_test(tests, rank_0_is_missing);

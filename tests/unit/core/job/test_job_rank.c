@@ -65,6 +65,7 @@ static dlc_job *open_rank(fake_hub *hub) {
     hub->channel = ends[1];
     ck_assert_int_eq(pthread_create(&hub->thread, NULL, hub_main, hub), 0);
     const dlc_rank_args args = {.ranks = 1,
+                                .settings = "",
                                 .control = ends[0],
                                 .activity = &activity,
                                 .local_rank = -1,

@@ -1,8 +1,7 @@
-/* The digest that ranks compare before they train together: of the net and of every
- * setting that must agree. Settings that say where things are, or that affect only a
- * rank's own speed and output, may differ. */
+/* What ranks compare before they train together: the net and every setting that must
+ * agree. Settings that say where things are, or that affect only a rank's own speed and
+ * output, may differ. */
 #include <string.h>
-#include <xxhash.h>
 
 #include "setup/setup.h"
 
@@ -28,23 +27,14 @@ static int may_differ(const char *section, const char *key) {
     return 0;
 }
 
-static void add_text(XXH64_state_t *hash, const char *text) {
-    XXH64_update(hash, text, strlen(text) + 1);
-}
-
-uint64_t dlc_setup_digest(const dlc_setup *setup) {
-    XXH64_state_t hash;
-    XXH64_reset(&hash, 0);
+void dlc_setup_list_settings(const dlc_setup *setup, dlc_text *text) {
     for (const dlc_section *section = NULL;
          (section = dlc_config_next(setup->config, section));) {
         const char *name = dlc_section_name(section), *key;
-        add_text(&hash, name);
-        for (size_t i = 0; (key = dlc_section_key(section, i)); i++) {
-            if (may_differ(name, key))
-                continue;
-            add_text(&hash, key);
-            add_text(&hash, dlc_section_value(section, key));
-        }
+        dlc_text_add(text, "[%s]\n", name);
+        for (size_t i = 0; (key = dlc_section_key(section, i)); i++)
+            if (!may_differ(name, key))
+                dlc_text_add(text, "[%s] %s = %s\n", name, key,
+                             dlc_section_value(section, key));
     }
-    return XXH64_digest(&hash);
 }
