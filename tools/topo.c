@@ -249,7 +249,7 @@ static dlc_status count_ranks(topo_command *command) {
 }
 
 static dlc_status show_job(topo_command *command, int *exit_code) {
-    DLC_TRY(dlc_topo_discover(1, NULL, 0, &command->machine));
+    DLC_TRY(dlc_topo_discover(&command->machine));
     DLC_TRY(count_ranks(command));
     int host = (command->plan.device->caps & DLC_DEVICE_HOST) != 0;
     dlc_job_options job = {.ranks = command->ranks,

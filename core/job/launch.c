@@ -14,6 +14,7 @@
 #include "job/rank.h"
 #include "job/signals.h"
 #include "topology/discover.h"
+#include "topology/hwloc_load.h"
 
 /* ---- One rank, in this process ---------------------------------------------- */
 
@@ -138,10 +139,19 @@ static dlc_status check_options(const dlc_job_options *options) {
     return DLC_OK;
 }
 
-/* A job trains without, too: it then knows only which ranks share a machine. */
-static void discover(int io, dlc_launch *launch) {
-    if (dlc_topo_discover(io, NULL, 0, &launch->machine) != DLC_OK)
+/* Finds the cores and, if the ranks want to know it, the machine's graph. */
+static dlc_status discover(int is_local, dlc_launch *launch) {
+    const dlc_job_options *options = launch->options;
+    int wanted = options->discover && (options->ranks > 1 || !is_local);
+    int io = wanted && (!is_local || options->discover == DLC_DISCOVER_ALL);
+    hwloc_topology_t found;
+    DLC_TRY(dlc_hwloc_load(io, NULL, &found));
+    /* A job trains without, too: it then knows only which ranks share a machine. */
+    if (wanted && dlc_topo_read_machine(found, &launch->machine) != DLC_OK)
         dlc_warn("the topology of this machine is not known: %s", dlc_detail());
+    dlc_status status = dlc_cores_read(found, &launch->cores);
+    hwloc_topology_destroy(found);
+    return status;
 }
 
 dlc_status dlc_job_run(const dlc_job_options *options, dlc_job_main main,
@@ -160,10 +170,8 @@ dlc_status dlc_job_run(const dlc_job_options *options, dlc_job_main main,
                         options->ranks, strerror(errno));
     launch.activity = shared;
     int is_local = external.kind == DLC_EXTERNAL_NONE;
-    if (options->discover && (options->ranks > 1 || !is_local))
-        discover(!is_local || options->discover == DLC_DISCOVER_ALL, &launch);
-    dlc_status status = dlc_cores_open(NULL, &launch.cores);
-    if (status == DLC_OK && external.kind != DLC_EXTERNAL_NONE)
+    dlc_status status = discover(is_local, &launch);
+    if (status == DLC_OK && !is_local)
         status = dlc_external_run(&launch, &external, exit_code);
     else if (status == DLC_OK)
         status = options->ranks == 1 ? run_single(&launch, exit_code)

@@ -15,7 +15,7 @@
 
 #include "base/memory.h"
 #include "base/read.h"
-#include "topology/hwloc_init.h"
+#include "topology/hwloc_load.h"
 #include "topology/quota.h"
 
 #define WORD_BITS (8 * sizeof(unsigned long))
@@ -45,32 +45,6 @@ static int is_set(const unsigned long *words, unsigned cpu) {
 
 static void set_cpu(dlc_core_set *set, int cpu) {
     set->cpus[(unsigned)cpu / WORD_BITS] |= 1ul << ((unsigned)cpu % WORD_BITS);
-}
-
-static dlc_status topology_load(const char *synthetic, hwloc_topology_t *topology) {
-    hwloc_topology_t made;
-    if (dlc_hwloc_init(&made))
-        return dlc_fail(DLC_ERR_NOMEM, "hwloc cannot start");
-    hwloc_topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_NONE);
-    hwloc_topology_set_icache_types_filter(made, HWLOC_TYPE_FILTER_KEEP_NONE);
-    hwloc_topology_set_type_filter(made, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_NONE);
-    /* hwloc's x86 component would bind this thread to each core in turn. The kernel's
-     * data is enough. */
-    hwloc_topology_set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
-                                  "x86");
-    if (synthetic && hwloc_topology_set_synthetic(made, synthetic)) {
-        hwloc_topology_destroy(made);
-        return dlc_fail(DLC_ERR_CONFIG, "hwloc cannot read '%s' as a synthetic machine",
-                        synthetic);
-    }
-    if (hwloc_topology_load(made)) {
-        int error = errno;
-        hwloc_topology_destroy(made);
-        return dlc_fail(DLC_ERR_IO, "hwloc cannot read this machine's topology: %s",
-                        strerror(error));
-    }
-    *topology = made;
-    return DLC_OK;
 }
 
 /* Adds the hardware threads of `object` that may be used; returns how many. */
@@ -124,31 +98,38 @@ void dlc_cores_save_affinity(void) {
     at_start.known = dlc_cores_get_affinity(&at_start.set) == DLC_OK;
 }
 
-dlc_status dlc_cores_open(const char *synthetic, dlc_cores **cores) {
+static dlc_status read_cores(hwloc_topology_t topology, int is_synthetic,
+                             dlc_cores **cores) {
     dlc_core_set allowed = at_start.set;
     dlc_cores *made = dlc_alloc(1, sizeof *made);
-    if (!made)
-        return DLC_ERR_NOMEM;
-    hwloc_topology_t topology = NULL;
-    dlc_status status = topology_load(synthetic, &topology);
-    if (status == DLC_OK && !synthetic) {
+    dlc_status status = made ? DLC_OK : DLC_ERR_NOMEM;
+    if (made && is_synthetic) {
+        memset(allowed.cpus, 0xff, sizeof allowed.cpus);
+    } else if (made) {
         made->quota = dlc_quota_cores("");
         /* The kernel has removed what the cgroup's cpuset forbids. */
         if (!at_start.known)
             status = dlc_cores_get_affinity(&allowed);
-    } else if (synthetic) {
-        memset(allowed.cpus, 0xff, sizeof allowed.cpus);
     }
     if (status == DLC_OK)
         status = list_cores(made, topology, allowed.cpus);
-    if (topology)
-        hwloc_topology_destroy(topology);
-    if (status != DLC_OK) {
+    if (status == DLC_OK)
+        *cores = made;
+    else
         dlc_cores_close(made);
-        return status;
-    }
-    *cores = made;
-    return DLC_OK;
+    return status;
+}
+
+dlc_status dlc_cores_read(hwloc_topology_t topology, dlc_cores **cores) {
+    return read_cores(topology, 0, cores);
+}
+
+dlc_status dlc_cores_open(const char *synthetic, dlc_cores **cores) {
+    hwloc_topology_t topology;
+    DLC_TRY(dlc_hwloc_load(0, synthetic, &topology));
+    dlc_status status = read_cores(topology, synthetic != NULL, cores);
+    hwloc_topology_destroy(topology);
+    return status;
 }
 
 void dlc_cores_close(dlc_cores *cores) {

@@ -21,6 +21,7 @@ typedef struct dlc_core_set {
 } dlc_core_set;
 
 typedef struct dlc_cores dlc_cores;
+struct hwloc_topology; /* see hwloc_load.h */
 
 /* Where the threads of a rank run. */
 typedef struct dlc_thread_placement {
@@ -41,6 +42,8 @@ void dlc_cores_save_affinity(void);
  * machine instead. Not thread-safe, as it changes the environment temporarily: call it
  * before threads are started. */
 dlc_status dlc_cores_open(const char *synthetic, dlc_cores **cores);
+/* The same from what dlc_hwloc_load has loaded of this machine. */
+dlc_status dlc_cores_read(struct hwloc_topology *topology, dlc_cores **cores);
 void dlc_cores_close(dlc_cores *cores); /* NULL is allowed */
 
 /* The number of cores, at least 1. */

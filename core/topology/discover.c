@@ -8,27 +8,11 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "topology/hwloc_init.h"
+#include "topology/hwloc_load.h"
 #include "topology/live_nics.h"
 #include "topology/read.h"
 
 /* ---- hwloc ------------------------------------------------------------------- */
-
-static dlc_status load(int io, hwloc_topology_t topology) {
-    hwloc_topology_set_io_types_filter(topology, io ? HWLOC_TYPE_FILTER_KEEP_ALL
-                                                    : HWLOC_TYPE_FILTER_KEEP_NONE);
-    hwloc_topology_set_icache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
-    hwloc_topology_set_type_filter(topology, HWLOC_OBJ_MISC,
-                                   HWLOC_TYPE_FILTER_KEEP_NONE);
-    /* hwloc's x86 component would bind this thread to each core in turn. The kernel's
-     * data is enough. */
-    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
-                                  "x86");
-    if (hwloc_topology_load(topology))
-        return dlc_fail(DLC_ERR_IO, "hwloc cannot read this machine's topology: %s",
-                        strerror(errno));
-    return DLC_OK;
-}
 
 static dlc_status read_loaded(hwloc_topology_t topology, dlc_topo *topo) {
     char *bytes = NULL;
@@ -42,17 +26,6 @@ static dlc_status read_loaded(hwloc_topology_t topology, dlc_topo *topo) {
     if (status == DLC_OK)
         status = dlc_topo_read_xml(xml, topo);
     dlc_xml_free(xml);
-    return status;
-}
-
-static dlc_status read_machine(int io, dlc_topo *topo) {
-    hwloc_topology_t topology = NULL;
-    if (dlc_hwloc_init(&topology))
-        return dlc_fail(DLC_ERR_NOMEM, "hwloc cannot start");
-    dlc_status status = load(io, topology);
-    if (status == DLC_OK)
-        status = read_loaded(topology, topo);
-    hwloc_topology_destroy(topology);
     return status;
 }
 
@@ -243,18 +216,22 @@ static void name_machine(dlc_topo_node *machine) {
     dlc_topo_text(machine->name, sizeof machine->name, host);
 }
 
-dlc_status dlc_topo_discover(int io, const dlc_feature *const *devices, size_t count,
-                             dlc_topo *topo) {
-    dlc_status status = read_machine(io, topo);
-    if (status == DLC_OK) {
-        name_machine(&topo->node[0]);
-        dlc_topo_read_live_nics("", topo);
-    }
-    for (size_t i = 0; status == DLC_OK && i < count; i++)
-        status = dlc_topo_add_devices(topo, 0, devices[i]);
-    if (status == DLC_OK)
-        dlc_topo_number(topo, 0);
-    else
+dlc_status dlc_topo_read_machine(hwloc_topology_t topology, dlc_topo *topo) {
+    dlc_status status = read_loaded(topology, topo);
+    if (status != DLC_OK) {
         dlc_topo_free(topo);
+        return status;
+    }
+    name_machine(&topo->node[0]);
+    dlc_topo_read_live_nics("", topo);
+    dlc_topo_number(topo, 0);
+    return DLC_OK;
+}
+
+dlc_status dlc_topo_discover(dlc_topo *topo) {
+    hwloc_topology_t topology;
+    DLC_TRY(dlc_hwloc_load(1, NULL, &topology));
+    dlc_status status = dlc_topo_read_machine(topology, topo);
+    hwloc_topology_destroy(topology);
     return status;
 }

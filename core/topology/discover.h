@@ -1,5 +1,5 @@
-/* Discovers the machine that this process runs on, as a graph. Called by `dlcore topo`
- * and `dlcore plan`. */
+/* Discovers the machine that this process runs on, as a graph. Called by the launcher,
+ * `dlcore topo` and `dlcore plan`. */
 #ifndef DLC_TOPOLOGY_DISCOVER_H
 #define DLC_TOPOLOGY_DISCOVER_H
 
@@ -7,16 +7,18 @@
 
 #include "topology/graph.h"
 
-/* Fills an empty graph with what hwloc finds (`io`: PCI devices and adapters, too,
- * which takes ten times as long), and with the devices and links that the device
- * plugins describe; a device is merged with hwloc's node of the same PCI address. A
- * plugin that fails leaves a note. Not thread-safe, as it changes the environment
- * temporarily: call it before threads are started. */
-dlc_status dlc_topo_discover(int io, const dlc_feature *const *devices, size_t count,
-                             dlc_topo *topo);
+struct hwloc_topology; /* see hwloc_load.h */
 
-/* Adds the devices and links of one device plugin to the machine with this node number.
- */
+/* Fills an empty graph with what dlc_hwloc_load has loaded of this machine, and with
+ * the speeds of its adapters. */
+dlc_status dlc_topo_read_machine(struct hwloc_topology *topology, dlc_topo *topo);
+/* Loads this machine, with all its devices, and fills the graph. Not thread-safe: see
+ * dlc_hwloc_load. */
+dlc_status dlc_topo_discover(dlc_topo *topo);
+
+/* Adds the devices and links that a device plugin describes to the machine with this
+ * node number; a device is merged with hwloc's node of the same PCI address. A plugin
+ * that fails leaves a note. */
 dlc_status dlc_topo_add_devices(dlc_topo *topo, int32_t machine,
                                 const dlc_feature *feature);
 

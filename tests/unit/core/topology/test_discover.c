@@ -20,7 +20,7 @@ static void teardown(void) {
 
 START_TEST(this_machine) {
     char host[64] = "";
-    ck_assert_msg(dlc_topo_discover(1, NULL, 0, &topo) == DLC_OK, "%s", dlc_detail());
+    ck_assert_msg(dlc_topo_discover(&topo) == DLC_OK, "%s", dlc_detail());
     gethostname(host, sizeof host - 1);
     ck_assert_str_eq(topo.node[0].name, host);
     ck_assert_uint_eq(dlc_topo_count(&topo, -1, DLC_TOPO_MACHINE), 1);
@@ -369,7 +369,7 @@ START_TEST(memory_runs_out) {
     for (size_t n = 1; n < 1000; n++) {
         dlc_topo found = {0};
         dlc_memory_fail_at(n);
-        dlc_status status = dlc_topo_discover(1, NULL, 0, &found);
+        dlc_status status = dlc_topo_discover(&found);
         if (status == DLC_OK)
             status = dlc_topo_add_devices(&found, 0, &feature);
         if (status == DLC_OK)
