@@ -49,6 +49,7 @@ typedef struct remote_launch {
     struct pollfd *polled; /* the signals, standard output, then each host's output */
     int is_full;           /* standard output: what hosts print has to wait */
     sigset_t mask_before;
+    uint64_t stop_time;       /* when this process was first told to stop; 0: not yet */
     uint64_t end_at, kill_at; /* 0: the job goes on */
 } remote_launch;
 
@@ -331,6 +332,16 @@ static void reap(remote_launch *self) {
 /* ---- In between --------------------------------------------------------------------
  */
 
+/* The job ends at once by a second signal, but a host may not hear of it. */
+static void note_stop(remote_launch *self, uint32_t number) {
+    if (number != SIGINT && number != SIGTERM)
+        return;
+    if (!self->stop_time)
+        self->stop_time = dlc_now_ns();
+    else if (dlc_since(self->stop_time) >= DLC_STOP_AGAIN_S && !self->end_at)
+        self->end_at = dlc_now_ns();
+}
+
 static void handle_signal(remote_launch *self) {
     struct signalfd_siginfo info;
     if (read(self->signals, &info, sizeof info) != (ssize_t)sizeof info)
@@ -340,6 +351,7 @@ static void handle_signal(remote_launch *self) {
     } else {
         char number = (char)info.ssi_signo;
         send_bytes(&self->hosts[0], &number, 1);
+        note_stop(self, info.ssi_signo);
     }
 }
 

@@ -113,7 +113,11 @@ static void reap(node *self) {
     for (int i = 0; i < self->start.local_ranks; i++) {
         if (self->pid[i] <= 0 || waitpid(self->pid[i], &how, WNOHANG) <= 0)
             continue;
-        int code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+        int code = WIFEXITED(how) ? WEXITSTATUS(how) : dlc_exit_code(DLC_ERR_PEER);
+        if (WIFSIGNALED(how) && !self->kill_at)
+            dlc_error("the process of rank %d was killed by signal %d (%s)",
+                      self->start.first + i, WTERMSIG(how),
+                      strsignal(WTERMSIG(how))); // NOLINT(concurrency-mt-unsafe)
         self->exit_code = code > self->exit_code ? code : self->exit_code;
         self->pid[i] = 0;
         self->running--;

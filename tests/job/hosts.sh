@@ -9,7 +9,8 @@ net=$work/net.ini
 sed -e '/^\[data.test\]/,/^$/d' "$DLCORE_SOURCE_DIR/models/lenet-fashion.ini" >"$net"
 
 # "unreachable" and "bare" are hosts that ssh does not reach, and that have no dlcore; "deaf"
-# and "greedy" run nothing and end with 0, one of them after it has read what it is sent.
+# and "greedy" run nothing and end with 0, one of them after it has read what it is sent;
+# "stuck" runs nothing and does not end.
 cat >"$work/ssh" <<'END'
 #!/bin/sh
 host=$1
@@ -18,6 +19,7 @@ case $host in
 unreachable) exit 255 ;;
 deaf) echo welcome && exit 0 ;;
 greedy) exec head -c 100 >/dev/null ;;
+stuck) exec sleep 1000 ;;
 bare) exec sh -c "/nonexistent$*" ;;
 esac
 exec sh -c "$*"
@@ -92,6 +94,24 @@ until_training
 kill -KILL "$(ranks | tail -n 1)"
 ends 5 "a killed rank"
 says "was killed by signal 9"
+
+# The process that forked rank 0, and through which all others hear of each other.
+start 127.0.0.1:1,127.0.0.2:1
+until_training
+for pid in $(ranks); do
+    ! tr '\0' '\n' <"/proc/$pid/environ" | grep -qx RANK=0 || break
+done
+kill -KILL "$pid"
+ends 5 "a killed process of rank 0"
+says "the process of rank 0 was killed by signal 9"
+
+start stuck:1,127.0.0.1:1
+sleep 1
+kill -TERM $job
+sleep 0.5
+kill -TERM $job
+(sleep 20 && kill -KILL $job) 2>/dev/null &
+ends 5 "two SIGTERMs"
 
 start 127.0.0.1:1,unreachable:1
 ends 5 "an unreachable host"
