@@ -18,6 +18,7 @@ typedef struct agent {
     const dlc_agent_args *args;
     dlc_channel rank, hub;
     int signals;
+    pid_t parent; /* as in dlc_launch */
     dlc_heartbeat_last last;
     uint64_t last_sent;  /* when a heartbeat was last sent */
     uint64_t last_heard; /* when anything last came from the hub */
@@ -140,6 +141,11 @@ static void read_hub(agent *a) {
 
 /* ---- The loop ------------------------------------------------------------------ */
 
+static void forward_signal(agent *a, int signal) {
+    dlc_frame frame = {.kind = DLC_FRAME_SIGNAL, .number = signal};
+    dlc_channel_send(&a->hub, &frame, NULL);
+}
+
 static void read_signals(agent *a) {
     struct signalfd_siginfo info;
     while (read(a->signals, &info, sizeof info) == (ssize_t)sizeof info) {
@@ -149,8 +155,7 @@ static void read_signals(agent *a) {
         }
         if (info.ssi_signo == SIGTSTP)
             continue; /* to the other ranks, stopping would look like a hang */
-        dlc_frame frame = {.kind = DLC_FRAME_SIGNAL, .number = (int)info.ssi_signo};
-        dlc_channel_send(&a->hub, &frame, NULL);
+        forward_signal(a, (int)info.ssi_signo);
     }
 }
 
@@ -158,6 +163,8 @@ static void check_timeouts(agent *a) {
     uint64_t now = dlc_now_ns();
     if (now - a->last_sent >= DLC_HEARTBEAT_NS && a->running) {
         check_exit(a); /* SIGCHLD may have gone to another thread */
+        if (dlc_launcher_is_gone(&a->parent))
+            forward_signal(a, SIGTERM);
         if (a->running)
             send_heartbeat(a);
     }
@@ -212,6 +219,7 @@ dlc_status dlc_agent_run(const dlc_agent_args *args, int *exit_code) {
     agent a = {.args = args,
                .rank = {.fd = args->control},
                .hub = {.fd = args->hub},
+               .parent = args->parent,
                .last_heard = dlc_now_ns(),
                .running = 1};
     dlc_status status = dlc_signals_open(args->signals, "an agent", &a.signals);

@@ -15,6 +15,7 @@
 typedef struct dlc_agent_args {
     int rank;
     pid_t child;                   /* the rank's process */
+    pid_t parent;                  /* as in dlc_launch */
     int control, hub;              /* channels to the rank and to the hub; taken over */
     const char *hub_address;       /* for messages */
     dlc_shared_activity *activity; /* the rank's */

@@ -95,6 +95,7 @@ static void raise_limit(int ranks) {
 dlc_status dlc_external_rank_open_hub(dlc_external_rank *self) {
     DLC_TRY(dlc_hub_open(self->launch, self->ranks, &self->hub));
     self->hub.rendezvous_timeout = self->timeout;
+    self->hub.parent = self->launch->parent;
     self->hub.remotes = self->ranks > 1;
     for (int r = 1; r < self->ranks; r++)
         self->hub.peer[r].remote = self->hub.peer[r].running = 1;
@@ -132,6 +133,7 @@ dlc_status dlc_external_rank_find_hub(dlc_external_rank *self, const char *host,
 dlc_status dlc_external_rank_run_agent(dlc_external_rank *self, int *exit_code) {
     dlc_agent_args args = {.rank = self->rank,
                            .child = self->child.pid,
+                           .parent = self->launch->parent,
                            .control = self->child.control,
                            .hub = self->hub_fd,
                            .hub_address = self->hub_address,

@@ -1,6 +1,7 @@
 /* Runs the rank of an external launch: forks it, and is its hub if it is rank 0, else
  * its agent. They find each other at an address that all of them know, through PMI, or
  * through PMIx (external_pmix.c). */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -110,12 +111,22 @@ static dlc_status run_rank(dlc_external_rank *self, int *exit_code) {
     }
 }
 
+/* Who sets RANK by hand may start the process in the background, and leave. */
+static int is_child_of_launcher(const dlc_external *external) {
+    return external->kind != DLC_EXTERNAL_VARIABLES ||
+           dlc_environment_text("TORCHELASTIC_RUN_ID");
+}
+
 dlc_status dlc_external_run(dlc_launch *launch, const dlc_external *external,
                             int *exit_code) {
     dlc_external_rank *self = dlc_alloc(1, sizeof *self);
     if (!self)
         return DLC_ERR_NOMEM;
     self->launch = launch;
+    if (is_child_of_launcher(external)) {
+        launch->parent = getppid();
+        signal(SIGPIPE, SIG_IGN); /* without it there is time for a checkpoint */
+    }
     self->external = external;
     self->rank = external->rank;
     self->ranks = external->ranks;

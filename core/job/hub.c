@@ -439,6 +439,8 @@ static dlc_status step(dlc_hub *hub, struct pollfd *polled) {
     if ((hub->remotes || hub->hang_timeout > 0) &&
         dlc_now_ns() - hub->last_heartbeat >= DLC_HEARTBEAT_NS) {
         find_ended(hub); /* SIGCHLD may have gone to another thread */
+        if (dlc_launcher_is_gone(&hub->parent))
+            dlc_hub_signal(hub, SIGTERM, &hub->stop_time);
         dlc_hub_watchdog_check(hub);
     }
     kill_late(hub);

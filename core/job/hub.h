@@ -66,6 +66,7 @@ typedef struct dlc_hub {
     int ranks;
     dlc_peer *peer;
     int signals;         /* signalfd; -1 until dlc_hub_run */
+    pid_t parent;        /* as in dlc_launch */
     int remotes;         /* there are remote ranks */
     double hang_timeout; /* seconds without progress; 0: for ever */
 

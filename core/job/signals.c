@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "job/job.h"
 
 void dlc_rank_signals(sigset_t *set) {
@@ -25,4 +27,12 @@ unsigned dlc_signal_request(int signal) {
     return signal == SIGHUP    ? DLC_JOB_CHECKPOINT
            : signal == SIGUSR1 ? DLC_JOB_RELOAD
                                : 0;
+}
+
+int dlc_launcher_is_gone(pid_t *parent) {
+    if (!*parent || getppid() == *parent)
+        return 0;
+    *parent = 0;
+    dlc_warn("the launcher of this job has ended: stopping");
+    return 1;
 }

@@ -22,6 +22,10 @@ dlc_status dlc_signals_open(const sigset_t *signals, const char *who, int *fd);
  * a process and then its group (timeout(1)). */
 #define DLC_STOP_AGAIN_S 0.2
 
+/* Whether the launcher, *parent, has ended without its processes, which says so and
+ * clears it. */
+int dlc_launcher_is_gone(pid_t *parent);
+
 /* How long ranks may take to end once they were asked to. */
 #define DLC_GRACE_NS 1500000000u
 

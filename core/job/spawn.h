@@ -20,6 +20,7 @@ typedef struct dlc_launch {
     dlc_topo machine;              /* this one; empty: not known */
     dlc_shared_activity *activity; /* one for each rank forked here, shared with it */
     pid_t pid;                     /* of this process */
+    pid_t parent;     /* of the launcher that has started it; 0: it may outlive that */
     sigset_t signals; /* blocked between block_signals and restore_signals */
     sigset_t mask_before;
     struct sigaction child_before;

@@ -120,6 +120,23 @@ by_mpirun() {
     grep -q "PMIX_RANK=. and RANK=7 in the environment contradict" "$work/log.0" ||
         fail "a contradiction is not reported"
     [ ! -e "$work/refused" ] || fail "it trained in spite of the contradiction"
+
+    # Killed, it ends no rank; they notice it, and stop with a checkpoint.
+    mpirun --allow-run-as-root --oversubscribe -n 2 "$dlcore" train "$net" \
+        --iterations 1000000 --threads 1 --transport $transport --run-dir "$work/killed" >"$work/log.0" 2>&1 &
+    tries=0
+    until grep -q "^training for" "$work/log.0" || [ $tries -gt 300 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    kill -KILL $!
+    tries=0
+    while grep -qsa -e "${work}[/]killed" /proc/[0-9]*/cmdline; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || fail "ranks are left after mpirun was killed"
+        sleep 0.1
+    done
+    ls "$work"/killed/*.safetensors >/dev/null || fail "no checkpoint after mpirun was killed"
 }
 
 by_mpiexec() {
