@@ -36,7 +36,7 @@ int data_command_close(data_command *command, dlc_status status);
 typedef struct data_sample {
     int64_t index;
     int32_t label;
-    const uint8_t *labels; /* of several classes, a 1 or 0 for each; NULL: it has one */
+    const uint8_t *labels; /* DLC_ROLE_CLASSES; NULL: it has one class */
     dlc_status status;     /* DLC_ERR_DATA: it is bad, dlc_detail() says why */
     dlc_image image; /* whole, or the numbers, each a channel of one pixel; of a bad
                         sample, or of a scan of labels, empty */

@@ -90,7 +90,7 @@ static void note_label(void *context, int32_t thread, const data_sample *sample)
     (void)thread;
     one->label = sample->label;
     for (int32_t c = 0; sample->labels && c < s->classes; c++)
-        if (sample->labels[c])
+        if (sample->labels[c] == 1)
             dlc_text_add(&one->labels, " %d", (int)c);
 }
 

@@ -87,8 +87,8 @@ static void count_label(const counting *c, totals *t, const data_sample *sample)
     if (labelled)
         t->classes[sample->label]++;
     for (int32_t i = 0; sample->labels && i < c->classes; i++) {
-        t->classes[i] += sample->labels[i] != 0;
-        labelled |= sample->labels[i];
+        t->classes[i] += sample->labels[i] == 1;
+        labelled |= sample->labels[i] == 1;
     }
     t->unlabelled += !labelled;
 }

@@ -1,6 +1,7 @@
 /* Makes what the net reads of the values of each role. */
 #include "data/load_fields.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -226,7 +227,7 @@ static dlc_status load_class(dlc_loader *loader, dlc_load_scratch *scratch,
     }
     float *probability = to;
     for (int64_t c = 0; c < field->shape.dims[0]; c++)
-        probability[c] = c == label;
+        probability[c] = label == DLC_LABEL_NONE ? NAN : c == label;
     return DLC_OK;
 }
 
@@ -238,7 +239,7 @@ static dlc_status load_classes(dlc_loader *loader, dlc_load_scratch *scratch,
     (void)loader;
     (void)position;
     for (int64_t c = 0; c < field->shape.dims[0]; c++)
-        value[c] = from[c] != 0;
+        value[c] = from[c] == (uint8_t)DLC_LABEL_NONE ? NAN : from[c] != 0;
     return DLC_OK;
 }
 

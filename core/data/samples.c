@@ -295,7 +295,7 @@ static dlc_status read_fields(const dlc_samples *samples, int64_t index,
 static dlc_status check_label(const dlc_samples *samples, int64_t index,
                               int32_t label) {
     int32_t classes = samples->info.classes;
-    if (!classes || (label >= 0 && label < classes))
+    if (!classes || (label >= DLC_LABEL_NONE && label < classes))
         return DLC_OK;
     return dlc_fail(DLC_ERR_DATA,
                     "sample %" PRId64 " has label %d, but the source has classes 0 to "

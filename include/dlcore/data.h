@@ -50,8 +50,9 @@ enum {
 /* What the values of a field are, and what they may be used for. */
 typedef enum dlc_role {
     DLC_ROLE_IMAGE = 1,   /* an image: C, H, W; DLC_U8 or DLC_F32 */
-    DLC_ROLE_CLASS = 2,   /* one class: DLC_I32, of shape 1 */
-    DLC_ROLE_CLASSES = 3, /* several classes: DLC_U8, `classes` of them, 1 or 0 each */
+    DLC_ROLE_CLASS = 2,   /* one class, or DLC_LABEL_NONE: DLC_I32, of shape 1 */
+    DLC_ROLE_CLASSES = 3, /* several classes: DLC_U8, `classes` of them, 1 or 0 each, or
+                             (uint8_t)DLC_LABEL_NONE where that is not known */
     DLC_ROLE_VECTOR = 4,  /* numbers: DLC_F32 */
     DLC_ROLE_MASK = 5,    /* the class of each pixel of the image: H, W; DLC_U8 */
     DLC_ROLE_TOKENS = 6,  /* a sequence of numbers of words: DLC_I32 */

@@ -90,8 +90,8 @@ static inline size_t dlc_tensor_bytes(const dlc_tensor *tensor) {
     return (size_t)dlc_shape_count(&tensor->shape) * dlc_dtype_bytes(tensor->dtype);
 }
 
-/* The label of a padding sample, which fills up the last batch of a test set. Losses
- * and metrics ignore it (like ignore_index in PyTorch). */
+/* The label of a sample that has none, or that only fills up the last batch of a test
+ * set. Losses and metrics ignore it (like ignore_index in PyTorch). */
 #define DLC_LABEL_NONE (-1)
 
 #ifdef __cplusplus

@@ -127,6 +127,30 @@ class Fields(unittest.TestCase):
                                  f"--resume={first}")
             self.assertEqual(tensors_digest(whole), tensors_digest(rest), net)
 
+    def test_what_does_not_count(self):
+        """A sample of class -1, or whose targets are NaN, changes neither weights nor results."""
+        rows = ["1,0,3,4,0,1,0,0.5,2", "2,1,1,0,1,0,1,-1,3", "0,2,1,5,1,1,1,2,0.5"]
+        for name, label, unknown, *more in (
+                ("softmax_loss", "label", "9,9,9,9,-1,1,0,1,1", "[accuracy]", "type = accuracy", "input = ip, label"),
+                ("sigmoid_cross_entropy_loss", "labels", "9,9,9,9,0,nan,-1,1,1"),
+                ("euclidean_loss", "vector", "9,9,9,9,0,1,0,nan,NaN")):
+            found = []
+            for table in (rows, [rows[0], unknown, *rows[1:]]):
+                (self.folder / "table.csv").write_text("\n".join(["p0,p1,p2,p3,label,a,b,x,y", *table]))
+                data = ("source = csv\nfile = table.csv\nimage = p0..p3\nlabel = label\nlabels = a, b\n"
+                        "vector = x, y\nshuffle = no\nbatch =")
+                (self.folder / "net.ini").write_text("\n".join((
+                    f"[net]\nname = net\n[data]\n{data} {len(table)}\n[data.test]\n{data} 2\n[train]\nseed = 2",
+                    "[solver]\ntype = sgd\nlearning_rate = 0.1\n[ip]\ntype = inner_product\nnum_output = 2",
+                    f"weight_filler = xavier\n[loss]\ntype = {name}\nlabel = {label}", *more)))
+                folder = self.folder / f"{name}{len(table)}"
+                done = self.run_net("train", "net.ini", "--json", "-q", f"--run-dir={folder}", "--iterations=3", *PINNED)
+                found.append((json.loads(done.stdout), max(folder.glob("*.safetensors"))))
+            self.assertGreater(found[0][0]["test_loss"], 0.1, name)
+            for key in ("training_loss", "test_loss", "accuracy"):
+                self.assertAlmostEqual(found[0][0][key] or 0, found[1][0][key] or 0, 5, name)
+            self.assert_close(found[0][1], found[1][1])
+
     def test_mistakes(self):
         for net, sets, *sentences in (
                 ("segmentation", ["loss.label=mask2"], "[loss] label = mask2: there is no "

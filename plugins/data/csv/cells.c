@@ -17,15 +17,22 @@ dlc_status cell_refuse(const table *of, const row *at, int32_t column,
                       row_cell(at, column)->text, what);
 }
 
-dlc_status cell_number(const table *of, const row *at, int32_t column, float *number) {
+dlc_status cell_number(const table *of, const row *at, int32_t column, int may_be_nan,
+                       float *number) {
     const cell *from = row_cell(at, column);
     char *end = from->text;
     float value = strtof(from->text, &end);
     end += strspn(end, " ");
-    if (end == from->text || *end || !isfinite(value))
+    if (end == from->text || *end || isinf(value) || (isnan(value) && !may_be_nan))
         return cell_refuse(of, at, column, "is not a number");
     *number = value;
     return DLC_OK;
+}
+
+/* Is it the class of a sample that does not count? */
+static int is_none(const char *text) {
+    text += strspn(text, " ");
+    return text[0] == '-' && text[1] == '1' && !text[2 + strspn(text + 2, " ")];
 }
 
 dlc_status cell_label(const table *of, const row *at, int32_t column, int32_t *label) {
@@ -33,6 +40,10 @@ dlc_status cell_label(const table *of, const row *at, int32_t column, int32_t *l
     const char *digits = from->text + strspn(from->text, " ");
     size_t count = strspn(digits, "0123456789");
     int64_t number = 0;
+    if (is_none(from->text)) {
+        *label = DLC_LABEL_NONE;
+        return DLC_OK;
+    }
     for (size_t i = 0; i < count && number <= LABEL_MOST; i++)
         number = 10 * number + (digits[i] - '0');
     if (!count || digits[count + strspn(digits + count, " ")])

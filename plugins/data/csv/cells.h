@@ -15,9 +15,11 @@ typedef struct table {
 dlc_status cell_refuse(const table *of, const row *at, int32_t column,
                        const char *what);
 
-/* Reads a number. DLC_ERR_DATA for one that is not finite, too. */
-dlc_status cell_number(const table *of, const row *at, int32_t column, float *number);
-/* Reads the number of a class, or else the name of one that is known. */
+/* Reads a number that is finite, or, if it may be, NaN. */
+dlc_status cell_number(const table *of, const row *at, int32_t column, int may_be_nan,
+                       float *number);
+/* Reads the number of a class, or else the name of one that is known; -1 is
+ * DLC_LABEL_NONE. */
 dlc_status cell_label(const table *of, const row *at, int32_t column, int32_t *label);
 
 #endif

@@ -6,6 +6,7 @@
  * everything else is read when it is needed. */
 #include <dlcore/data.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -322,24 +323,36 @@ static dlc_status read_image(const dlc_source *source, const row *at, int32_t co
     return status;
 }
 
+/* Reads whether a sample is of a class: 1 or 0; -1 or NaN if that is not known. */
+static dlc_status read_flag(const table *of, const row *at, int32_t column,
+                            uint8_t *flag) {
+    float number = 0;
+    dlc_status status = cell_number(of, at, column, 1, &number);
+    if (status != DLC_OK)
+        return status;
+    if (isnan(number))
+        number = DLC_LABEL_NONE;
+    if (number != 0 && number != 1 && number != DLC_LABEL_NONE)
+        return cell_refuse(of, at, column, "is not 1, 0 or -1");
+    *flag = (uint8_t)(int)number;
+    return DLC_OK;
+}
+
+/* Numbers beside an image are what a net compares with, where NaN does not count; a net
+ * that begins with them needs all of them. */
 static dlc_status read_numbers(const dlc_source *source, const row *at, int kind,
                                dlc_sample *sample) {
     const columns *from = &source->from[kind];
     int32_t count = columns_count(from);
+    int may_be_nan = kind == VECTOR && source->number[IMAGE] >= 0;
     size_t bytes = kind == LABELS ? 1 : sizeof(float);
-    void *to = sample->memory(sample, source->number[kind], (size_t)count * bytes);
+    char *to = sample->memory(sample, source->number[kind], (size_t)count * bytes);
     dlc_status status = to ? DLC_OK : DLC_ERR_NOMEM;
-    for (int32_t i = 0; status == DLC_OK && i < count; i++) {
-        float number = 0;
-        status = cell_number(&source->table, at, columns_at(from, i), &number);
-        if (status == DLC_OK && kind == LABELS && number != 0 && number != 1)
-            status = cell_refuse(&source->table, at, columns_at(from, i),
-                                 "is not 1 or 0");
-        if (status == DLC_OK && kind == LABELS)
-            ((uint8_t *)to)[i] = number != 0;
-        else if (status == DLC_OK)
-            ((float *)to)[i] = number;
-    }
+    for (int32_t i = 0; status == DLC_OK && i < count; i++, to += bytes)
+        status = kind == LABELS
+                     ? read_flag(&source->table, at, columns_at(from, i), (uint8_t *)to)
+                     : cell_number(&source->table, at, columns_at(from, i), may_be_nan,
+                                   (float *)(void *)to);
     return status;
 }
 
@@ -351,13 +364,13 @@ static dlc_status read_box(const dlc_source *source, const row *at, int32_t firs
     const char *text = row_cell(at, column)->text;
     text += strspn(text, " ");
     dlc_status status = DLC_OK;
-    if (*text && strcmp(text, "-1") != 0)
+    if (*text)
         status = cell_label(&source->table, at, column, &label);
     box[DLC_BOX_CLASS] = (float)label;
     for (int32_t i = DLC_BOX_X0; status == DLC_OK && i < DLC_BOX_VALUES; i++) {
         box[i] = 0;
         if (label >= 0)
-            status = cell_number(&source->table, at, columns_at(from, first + i),
+            status = cell_number(&source->table, at, columns_at(from, first + i), 0,
                                  &box[i]);
     }
     return status;
@@ -427,14 +440,19 @@ static const dlc_option options[] = {
     DLC_PATH_REQUIRED("file", "the CSV file"),
     DLC_STRING("delimiter", ",", "the character between cells, or \"tab\""),
     DLC_BOOL("header", "true", "the first row has the names of the columns"),
-    DLC_STRING("label", NULL,
-               "column of the class, a number from 0 or a name of `classes`; columns "
-               "have names, if there is a header, and numbers from 1"),
+    DLC_STRING(
+        "label", NULL,
+        "column of the class, a number from 0 or a name of `classes`, or -1, which "
+        "does not count; columns have names, if there is a header, and numbers "
+        "from 1"),
     DLC_STRING(
         "labels", NULL,
-        "columns with a 1 or 0 for each class, where a sample may be of several"),
-    DLC_STRING("vector", NULL,
-               "columns of numbers, such as those of a regression: \"age, 5, x1..x9\""),
+        "columns with a 1 or 0 for each class, where a sample may be of several; -1 and "
+        "nan do not count"),
+    DLC_STRING(
+        "vector", NULL,
+        "columns of numbers, such as those of a regression: \"age, 5, x1..x9\"; beside "
+        "an image nan does not count"),
     DLC_STRING(
         "boxes", NULL,
         "columns of boxes around objects, five for each: class, x0, y0, x1, y1, in "

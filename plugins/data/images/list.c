@@ -24,8 +24,8 @@ static int is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* What take_label finds instead of a label. */
-enum { NO_LABEL = -1, WRONG_LABEL = -2 };
+/* What take_label finds instead of a label, which may be DLC_LABEL_NONE. */
+enum { NO_LABEL = -2, WRONG_LABEL = -3 };
 
 /* Takes the label off the end of a line; wrong ones are too large, or without a path.
  */
@@ -34,14 +34,19 @@ static int64_t take_label(const char *line, size_t *length) {
     int64_t label = 0;
     while (begin > 0 && line[begin - 1] >= '0' && line[begin - 1] <= '9')
         begin--;
+    int is_none = end - begin == 1 && line[begin] == '1' && begin &&
+                  line[begin - 1] == '-';
+    begin -= (size_t)is_none;
     if (begin == end || begin == 0 || !is_blank(line[begin - 1]))
         return NO_LABEL;
-    for (size_t i = begin; i < end && label <= LABEL_MOST; i++)
+    for (size_t i = begin + (size_t)is_none; i < end && label <= LABEL_MOST; i++)
         label = 10 * label + (line[i] - '0');
     while (begin > 0 && is_blank(line[begin - 1]))
         begin--;
     *length = begin;
-    return begin > 0 && label <= LABEL_MOST ? label : WRONG_LABEL;
+    if (begin == 0 || label > LABEL_MOST)
+        return WRONG_LABEL;
+    return is_none ? DLC_LABEL_NONE : label;
 }
 
 /* The list that is being read. */
@@ -73,7 +78,7 @@ static dlc_status add_several(const list *in, const char *line, size_t length) {
     dlc_status status = DLC_OK;
     while (status == DLC_OK) {
         int64_t label = take_label(line, &length);
-        if (label == WRONG_LABEL)
+        if (label == WRONG_LABEL || label == DLC_LABEL_NONE)
             return refuse(in, line, all);
         if (label == NO_LABEL)
             return table_add_several(in->images, line, length, count);
@@ -95,7 +100,7 @@ static dlc_status add_line(const list *in, const char *line, size_t length) {
         return add_several(in, line, length);
     size_t all = length;
     int64_t label = take_label(line, &length);
-    if (label < 0)
+    if (label < DLC_LABEL_NONE)
         return refuse(in, line, all);
     count_label(in, label);
     return table_add(in->images, line, length, (int32_t)label);

@@ -86,7 +86,7 @@ static dlc_status read_datum(dlc_source *source, int64_t index, unsigned char **
         if (wrong)
             status = fail_sample(source, index, wrong);
     }
-    if (status == DLC_OK && (made->label < 0 || made->label > LABEL_MOST))
+    if (status == DLC_OK && (made->label < DLC_LABEL_NONE || made->label > LABEL_MOST))
         status = fail_sample(source, index, "its label is not the number of a class");
     if (status != DLC_OK) {
         host->free(memory);

@@ -15,16 +15,17 @@ typedef struct use {
     dlc_dtype dtype; /* of the field */
     double most;     /* of its numbers, which are whole ones from 0; 0: any number */
     int has_several; /* the option is a list */
+    int has_none;    /* -1 is what does not count; 255 of bytes, and NaN, too */
 } use;
 
 static const use uses[] = {
-    {"image", DLC_ROLE_IMAGE, DLC_F32, 0, 0},
-    {"label", DLC_ROLE_CLASS, DLC_I32, LABEL_MOST, 0},
-    {"labels", DLC_ROLE_CLASSES, DLC_U8, 1, 0},
-    {"vector", DLC_ROLE_VECTOR, DLC_F32, 0, 1},
-    {"mask", DLC_ROLE_MASK, DLC_U8, UINT8_MAX, 0},
-    {"tokens", DLC_ROLE_TOKENS, DLC_I32, INT32_MAX, 0},
-    {"boxes", DLC_ROLE_BOXES, DLC_F32, 0, 0},
+    {"image", DLC_ROLE_IMAGE, DLC_F32, 0, 0, 0},
+    {"label", DLC_ROLE_CLASS, DLC_I32, LABEL_MOST, 0, 1},
+    {"labels", DLC_ROLE_CLASSES, DLC_U8, 1, 0, 1},
+    {"vector", DLC_ROLE_VECTOR, DLC_F32, 0, 1, 0},
+    {"mask", DLC_ROLE_MASK, DLC_U8, UINT8_MAX, 0, 0},
+    {"tokens", DLC_ROLE_TOKENS, DLC_I32, INT32_MAX, 0, 1},
+    {"boxes", DLC_ROLE_BOXES, DLC_F32, 0, 0, 0},
 };
 enum { USES = sizeof uses / sizeof *uses };
 
@@ -113,10 +114,14 @@ static int put_number(const use *as, dlc_dtype dtype, double number, void *to,
         return 1;
     }
     int is_whole = number >= 0 && number <= as->most && number == floor(number);
-    if (as->most > 0 && !is_whole) /* bytes of images are any */
+    int is_none = as->has_none && (number == DLC_LABEL_NONE || isnan(number) ||
+                                   (dtype == DLC_U8 && number == UINT8_MAX));
+    if (is_none)
+        number = DLC_LABEL_NONE;
+    else if (as->most > 0 && !is_whole) /* bytes of images are any */
         return 0;
     if (dtype == DLC_U8)
-        ((uint8_t *)to)[at] = (uint8_t)number;
+        ((uint8_t *)to)[at] = (uint8_t)(int)number;
     else
         ((int32_t *)to)[at] = (int32_t)number;
     return 1;
@@ -126,9 +131,10 @@ static dlc_status refuse_number(const fields *of, int32_t f, int64_t sample,
                                 double number) {
     return host->fail(DLC_ERR_DATA,
                       "%s: %s of sample %lld has %g, which is no whole number from 0 "
-                      "to %g",
+                      "to %g%s",
                       of->path, of->name[f], (long long)sample, number,
-                      use_of(&of->field[f])->most);
+                      use_of(&of->field[f])->most,
+                      use_of(&of->field[f])->has_none ? ", nor -1" : "");
 }
 
 /* Where the number at place `at` of a row stands in the field: channels come first. */

@@ -140,7 +140,7 @@ static dlc_status begin_sample(collecting *c, const char *name, size_t key) {
     return status == DLC_OK ? growing_add(&c->key, "", 1) : status;
 }
 
-/* Reads the number of a class: digits, and spaces or newlines around them. */
+/* Reads the number of a class, or -1: digits, and spaces or newlines around them. */
 static dlc_status read_label(collecting *c, const member *file) {
     char text[LABEL_TEXT + 1] = "";
     int64_t label = 0;
@@ -151,6 +151,8 @@ static dlc_status read_label(collecting *c, const member *file) {
     if (status != DLC_OK)
         return status;
     const char *at = text + strspn(text, " \t\r\n");
+    int is_none = strncmp(at, "-1", 2) == 0;
+    at += is_none;
     size_t digits = strspn(at, "0123456789");
     for (size_t i = 0; i < digits && label <= LABEL_MOST; i++)
         label = 10 * label + (at[i] - '0');
@@ -158,7 +160,7 @@ static dlc_status read_label(collecting *c, const member *file) {
     at += strspn(at, " \t\r\n");
     if (digits == 0 || *at || label > LABEL_MOST)
         return fail_sample(c, "its .cls is not the number of a class");
-    c->sample.label = (int32_t)label;
+    c->sample.label = is_none ? DLC_LABEL_NONE : (int32_t)label;
     c->has[LABEL] = 1;
     return DLC_OK;
 }

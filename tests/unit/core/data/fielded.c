@@ -2,6 +2,7 @@
 #include "fielded.h"
 
 #include <check.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "listed.h"
@@ -77,6 +78,8 @@ static dlc_status read_sample(dlc_source *source, dlc_sample *sample) {
         if (!memory)
             return DLC_ERR_NOMEM;
         fill(f, sample->index, mine, count, memory);
+        if (source->unlabelled && (f == FIELDED_LABEL || f == FIELDED_CLASSES_OF))
+            memset(memory, 0xff, (size_t)bytes[f]);
         sample->value[f].shape = f == FIELDED_MASK
                                      ? (dlc_shape){2, {mine, FIELDED_WIDTH}}
                                      : (dlc_shape){1, {count}};

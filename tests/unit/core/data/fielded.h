@@ -20,6 +20,7 @@ enum {
 struct dlc_source {
     int64_t samples;
     int broken_mask; /* the mask is smaller than the image */
+    int unlabelled;  /* no class is known */
 };
 
 extern const dlc_data_ops fielded_ops;

@@ -82,6 +82,29 @@ START_TEST(each_role) {
 }
 END_TEST
 
+/* What the source does not know counts no more than what fills up a batch, as classes
+ * and as their probabilities. */
+START_TEST(unknown_classes) {
+    struct dlc_source source = {.samples = SAMPLES, .unlabelled = 1};
+    dlc_feed_args args = fielded_args(&source, BATCH);
+    dlc_feed *feed = opened(&args);
+    dlc_batch batch = next(feed);
+    const float *classes = batch.field[FIELDED_CLASSES_OF];
+    ck_assert_int_eq(batch.labels[BATCH - 1], DLC_LABEL_NONE);
+    for (int i = 0; i < BATCH * FIELDED_CLASSES; i++)
+        ck_assert_float_nan(classes[i]);
+    dlc_feed_close(feed);
+    args.fields = (dlc_batch_fields){
+        .count = 2, .source = {FIELDED_IMAGE, FIELDED_LABEL}, .labels = 2};
+    args.mix.mixup = 1;
+    feed = opened(&args);
+    batch = next(feed);
+    for (int i = 0; i < BATCH * FIELDED_CLASSES; i++)
+        ck_assert_float_nan(((const float *)batch.field[DLC_FIELD_LABEL])[i]);
+    dlc_feed_close(feed);
+}
+END_TEST
+
 /* A field that the samples do not have is empty, and one that is not read costs
  * nothing; `label` need not be a class. */
 START_TEST(some_fields) {
@@ -314,6 +337,7 @@ END_TEST
 int main(void) {
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, each_role, 0, 3);
+    tcase_add_test(tests, unknown_classes);
     tcase_add_test(tests, some_fields);
     tcase_add_loop_test(tests, masks_follow, 0, 5);
     tcase_add_test(tests, masks_stay_classes);

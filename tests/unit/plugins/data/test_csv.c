@@ -177,6 +177,27 @@ START_TEST(boxes) {
 }
 END_TEST
 
+/* What losses leave out: a class, some of several, and numbers beside an image. */
+START_TEST(what_does_not_count) {
+    float numbers[2];
+    dlc_value value;
+    put("p,l,a,b,c,x,y\n9,-1,1,nan,-1,NaN,5\n9, 1 ,0,1,0,6,-7\n");
+    opened o = open_with("image=p", "label=l", "vector=x,y");
+    ck_assert_int_eq(o.info.fields[source_field(&o, "label")].classes, 2);
+    source_holds(&o, 0, "label", &(int32_t){DLC_LABEL_NONE}, sizeof(int32_t));
+    source_holds(&o, 1, "label", &(int32_t){1}, sizeof(int32_t));
+    ck_assert_int_eq(source_read(&o, 0, "vector", &value), DLC_OK);
+    memcpy(numbers, value.data, sizeof numbers);
+    ck_assert_float_nan(numbers[0]);
+    ck_assert_float_eq(numbers[1], 5);
+    source_close(&o);
+    o = open_with("image=p", "labels=a..c", NULL);
+    source_holds(&o, 0, "labels", "\1\377\377", 3);
+    source_holds(&o, 1, "labels", "\0\1\0", 3);
+    source_close(&o);
+}
+END_TEST
+
 /* ---- Refusals ------------------------------------------------------------------ */
 
 static void refused(const char *text, const char *first, const char *second,
@@ -213,7 +234,8 @@ START_TEST(damaged_rows) {
 END_TEST
 
 START_TEST(damaged_cells) {
-    static const char *const labels[] = {"x", "-1", "1.5", "", "99999999999", "1 2"};
+    static const char *const labels[] = {"x", "-2",          "-1x", "1.5",
+                                         "",  "99999999999", "1 2"};
     static const char *const numbers[] = {"x", "", "1.5.2", "nan", "inf", "1e99", "0x"};
     char text[100];
     dlc_value value;
@@ -235,7 +257,7 @@ START_TEST(damaged_cells) {
     put("a\n2\n");
     opened o = open_with("labels=a", NULL, NULL);
     ck_assert_int_eq(source_read(&o, 0, "labels", &value), DLC_ERR_DATA);
-    ck_contains(dlc_detail(), "\"2\" is not 1 or 0");
+    ck_contains(dlc_detail(), "\"2\" is not 1, 0 or -1");
     source_close(&o);
     put("c,x,y,r,b\n0,1,2,3,nan\ncat,1,2,3,4\n");
     o = open_with("boxes=1..5", NULL, NULL);
@@ -296,6 +318,7 @@ int main(void) {
     tcase_add_test(tcase, images);
     tcase_add_test(tcase, image_files);
     tcase_add_test(tcase, boxes);
+    tcase_add_test(tcase, what_does_not_count);
     tcase_add_test(tcase, damaged_rows);
     tcase_add_test(tcase, damaged_cells);
     tcase_add_test(tcase, wrong_settings);

@@ -198,18 +198,20 @@ START_TEST(lists) {
     put("p/a/1.png", "1");
     put("p/with a space 7", "2");
     put("absolute", "3");
-    (void)snprintf(text, sizeof text,
-                   "a/1.png 3\n\n  \nwith a space 7\t 0 \r\n%s    12\na/1.png 3",
-                   scratch_path("absolute"));
+    (void)snprintf(
+        text, sizeof text,
+        "a/1.png 3\n\n  \nwith a space 7\t 0 \r\n%s    12\na/1.png 3\na/1.png -1",
+        scratch_path("absolute"));
     put("p/list", text);
     opened o = open_with(setting("list", "p/list"), NULL);
-    ck_assert_int_eq(o.info.samples, 4);
+    ck_assert_int_eq(o.info.samples, 5);
     ck_assert_int_eq(o.info.fields[1].classes, 13);
     ck_assert_ptr_null(o.info.fields[1].class_names);
     holds(&o, 0, "1", 3);
     holds(&o, 1, "2", 0);
     holds(&o, 2, "3", 12);
     holds(&o, 3, "1", 3);
+    holds(&o, 4, "1", DLC_LABEL_NONE);
     source_close(&o);
     put("list", "\xef\xbb\xbf"
                 "1.png 1\n");
@@ -247,6 +249,8 @@ START_TEST(several_classes) {
     put("p/list", "a.png 1\nb.png 99999999999\n");
     source_refused("images", sets, DLC_ERR_DATA,
                    "list:2: \"b.png 99999999999\" is not");
+    put("p/list", "a.png -1\n");
+    source_refused("images", sets, DLC_ERR_DATA, "list:1: \"a.png -1\" is not");
     put("p/list", "a.png\n");
     source_refused("images", sets, DLC_ERR_DATA, "list: no image is of a class");
     sets[0] = setting("folder", "p");
@@ -256,8 +260,8 @@ END_TEST
 
 START_TEST(refused_lists) {
     static const char *const lines[] = {
-        "a.png", "a.png -1", "a.png x",   "3",
-        " 3",    "a.png3",   "a.png 1.5", "a.png 999999999999"};
+        "a.png", "a.png -2", "a.png x",   "3",  "a.png -11", "a.png-1",
+        " 3",    "a.png3",   "a.png 1.5", "-1", " -1",       "a.png 999999999999"};
     const char *sets[] = {setting("list", "list"), NULL, NULL};
     source_refused("images", sets, DLC_ERR_DATA, "No such file or directory");
     put("list", "");

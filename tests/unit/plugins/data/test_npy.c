@@ -1,5 +1,6 @@
 /* Tests the source of NumPy's arrays: types, shapes, archives, and what is refused. */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +230,30 @@ START_TEST(types) {
                            DLC_ERR_DATA, "which is no whole number from 0 to 1e+08");
         }
     }
+}
+END_TEST
+
+/* What losses leave out. */
+START_TEST(what_does_not_count) {
+    static const float classes[] = {NAN, 2, -1}, several[] = {0, NAN, 1, -1};
+    put("l", header_of("<f4", "3,"), classes, sizeof classes);
+    opened o = open_with(folder, "label=l", NULL);
+    ck_assert_int_eq(o.info.fields[0].classes, 3);
+    for (int32_t i = 0; i < 3; i++)
+        source_holds(&o, i, "label", &(int32_t){i == 1 ? 2 : DLC_LABEL_NONE},
+                     sizeof(int32_t));
+    source_close(&o);
+    put("s", header_of("<f4", "1, 4"), several, sizeof several);
+    o = open_with(folder, "labels=s", NULL);
+    source_holds(&o, 0, "labels", "\0\377\1\377", 4);
+    source_close(&o);
+    put("s", header_of("|u1", "1, 3"), "\1\377\0", 3);
+    o = open_with(folder, "labels=s", NULL);
+    source_holds(&o, 0, "labels", "\1\377\0", 3);
+    source_close(&o);
+    put("l", header_of("<i2", "1,"), "\376\377", 2);
+    source_refused("npy", (const char *[]){folder, "label=l", NULL}, DLC_ERR_DATA,
+                   "has -2, which is no whole number from 0 to 1e+08, nor -1");
 }
 END_TEST
 
@@ -509,6 +534,7 @@ int main(void) {
     tcase_add_checked_fixture(tcase, setup, scratch_teardown);
     tcase_add_test(tcase, images_and_labels);
     tcase_add_test(tcase, types);
+    tcase_add_test(tcase, what_does_not_count);
     tcase_add_test(tcase, channels_last);
     tcase_add_test(tcase, defaults);
     tcase_add_test(tcase, archives);

@@ -128,7 +128,9 @@ START_TEST(samples) {
     ck_assert_int_eq(o.info.fields[1].classes, 5);
     ck_assert_str_eq(o.info.fields[1].class_names[4], "e");
     source_close(&o);
+    add("f.jpg", '0', "third"), add("f.cls", '0', "-1\n");
     o = open_with(finish(), "readahead=1K");
+    holds(&o, 2, "third", DLC_LABEL_NONE);
     holds(&o, 1, "second", 1);
     holds(&o, 0, "first", 3);
     source_close(&o);
@@ -234,8 +236,8 @@ static void refused(const char *detail) {
 }
 
 START_TEST(samples_that_lack_something) {
-    static const char *const labels[] = {"",    "x",           "-1", "1 2",
-                                         "1.5", "99999999999", "  "};
+    static const char *const labels[] = {"",    "x",   "-2",  "1 2",         "-",
+                                         "-1-", "- 1", "1.5", "99999999999", "  "};
     refused("no samples; one has an image");
     add("a.jpg", '0', "1");
     refused("a.tar: a: a sample without a class");
