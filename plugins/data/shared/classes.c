@@ -1,6 +1,7 @@
 /* Collects the names of classes, and makes fields of them. */
 #include "classes.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -19,6 +20,25 @@ dlc_status classes_add(classes *to, const char *name, size_t length) {
     return DLC_OK;
 }
 
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+dlc_status classes_distinct(const classes *of, dlc_status refused, const char *where) {
+    char **name = host->alloc((size_t)of->count * sizeof *name + 1);
+    dlc_status status = name ? DLC_OK : DLC_ERR_NOMEM;
+    for (int32_t i = 0; name && i < of->count; i++)
+        name[i] = of->name[i];
+    if (name)
+        qsort(name, (size_t)of->count, sizeof *name, by_name);
+    for (int32_t i = 1; status == DLC_OK && i < of->count; i++)
+        if (strcmp(name[i - 1], name[i]) == 0)
+            status = host->fail(refused, "%s: the class \"%.200s\" is there twice",
+                                where, name[i]);
+    host->free(name);
+    return status;
+}
+
 /* Adds those of a setting such as "ant, bee", which stands at `where`. */
 static dlc_status add_written(classes *to, const char *written, const char *where) {
     dlc_status status = DLC_OK;
@@ -35,7 +55,7 @@ static dlc_status add_written(classes *to, const char *written, const char *wher
         status = classes_add(to, at, (size_t)(end - at));
         at = next;
     }
-    return status;
+    return status == DLC_OK ? classes_distinct(to, DLC_ERR_CONFIG, where) : status;
 }
 
 dlc_status classes_know(const dlc_data_args *args, classes *known) {

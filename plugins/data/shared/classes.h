@@ -14,6 +14,8 @@ typedef struct classes {
 } classes;
 
 dlc_status classes_add(classes *to, const char *name, size_t length);
+/* Fails with `refused` if two have the same name. `where` says where the names are. */
+dlc_status classes_distinct(const classes *of, dlc_status refused, const char *where);
 /* Adds the classes as far as they are known before the samples are: those of the
  * setting `classes`, such as "ant, bee", or of the training data. */
 dlc_status classes_know(const dlc_data_args *args, classes *known);

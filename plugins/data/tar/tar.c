@@ -233,13 +233,20 @@ static dlc_status read_classes(dlc_source *source) {
         return DLC_OK;
     FILE *file = fopen(path, "re");
     while (file && status == DLC_OK && (length = getline(&line, &room, file)) > 0) {
-        length -= line[length - 1] == '\n';
-        status = classes_add(&source->arrays.all.known, line, (size_t)length);
+        while (length > 0 && strchr("\r\n", line[length - 1]))
+            length--;
+        status = length ? classes_add(&source->arrays.all.known, line, (size_t)length)
+                        : host->fail(DLC_ERR_DATA,
+                                     "%s: a line is empty, but each is the "
+                                     "name of a class",
+                                     path);
     }
     free(line);
     if (file)
         (void)fclose(file);
-    return status;
+    return status == DLC_OK
+               ? classes_distinct(&source->arrays.all.known, DLC_ERR_DATA, path)
+               : status;
 }
 
 /* Finds the shards, sorted by their names. */

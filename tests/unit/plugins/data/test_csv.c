@@ -285,6 +285,8 @@ START_TEST(wrong_settings) {
             "boxes: there are 2 columns, but each box has five");
     refused(text, "path=a", "image=b", DLC_ERR_CONFIG, "instead of `image`");
     refused(text, "label=a", "delimiter=ab", DLC_ERR_CONFIG, "it is one character");
+    refused(text, "label=a", "classes=x, y,z ,y", DLC_ERR_CONFIG,
+            "the class \"y\" is there twice");
     refused(text, "label=a", "classes=x", DLC_ERR_DATA,
             "it has a label 1, but there are 1 names");
 }

@@ -147,6 +147,16 @@ START_TEST(names_of_classes) {
     ck_assert_str_eq(o.info.fields[1].class_names[1], "two words");
     ck_assert_str_eq(o.info.fields[1].class_names[3], "four");
     source_close(&o);
+    scratch_write("classes.txt", "a\r\nb\r\nc\r\nd\r\n", 12);
+    o = open_with(finish(), NULL);
+    ck_assert_str_eq(o.info.fields[1].class_names[3], "d");
+    source_close(&o);
+    scratch_write("classes.txt", "a\nb\nc\na\n", 8);
+    source_refused("tar", (const char *[]){finish(), NULL}, DLC_ERR_DATA,
+                   "classes.txt: the class \"a\" is there twice");
+    scratch_write("classes.txt", "a\n\nb\nc\n", 7);
+    source_refused("tar", (const char *[]){finish(), NULL}, DLC_ERR_DATA,
+                   "classes.txt: a line is empty, but each is the name of a class");
     o = open_with(finish(), "classes=a,b,c,d,e");
     ck_assert_str_eq(o.info.fields[1].class_names[0], "a");
     source_close(&o);
