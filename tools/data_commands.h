@@ -55,8 +55,6 @@ typedef struct data_scan {
 
 /* Shows how many samples are done; `before` were when the work began, at `begin`. */
 void data_draw_bar(int64_t done, int64_t all, int64_t before, uint64_t begin);
-/* The field with the class of a sample, or with several; -1: there is none. */
-int32_t data_scan_classes(const data_command *command);
 /* The field of boxes around objects in the images; -1: there is none. */
 int32_t data_boxes(const dlc_samples *samples);
 /* The threads that a scan will have. */

@@ -69,30 +69,37 @@ typedef struct sheet {
     const data_command *command;
     const dlc_feed *feed;
     dlc_batch batch;
-    dlc_shape shape;   /* of a sample */
-    int32_t boxes;     /* which field of the batch; -1: there are none */
+    dlc_shape shape;        /* of a sample */
+    int32_t boxes, several; /* which fields of the batch; -1: there are none */
     float least, most; /* of floats that are no images: these become black and white */
 } sheet;
 
-/* The field of a batch with boxes: what a net compares with, or one more. */
-static int32_t choose_boxes(const dlc_samples *samples, dlc_batch_fields *fields) {
-    int32_t boxes = data_boxes(samples);
-    if (boxes < 0)
+/* The field of a batch that has a field of the source: what a net compares with, or one
+ * more; -1: there is none. */
+static int32_t choose_field(const dlc_samples *samples, int32_t field,
+                            dlc_batch_fields *fields) {
+    if (field < 0)
         return -1;
-    if (boxes == samples->target)
+    if (field == samples->target)
         return DLC_FIELD_LABEL;
-    *fields = (dlc_batch_fields){.count = 3,
-                                 .source = {samples->image, samples->target, boxes},
-                                 .labels = 1u << DLC_FIELD_LABEL};
-    return 2;
+    if (!fields->count)
+        *fields = (dlc_batch_fields){.count = 2,
+                                     .source = {samples->image, samples->target},
+                                     .labels = 1u << DLC_FIELD_LABEL};
+    fields->source[fields->count] = field;
+    return fields->count++;
 }
 
-static dlc_status open_feed(const preview_command *command, int64_t count,
-                            int32_t *boxes, dlc_feed **feed) {
+static dlc_status open_feed(const preview_command *command, int64_t count, sheet *s,
+                            dlc_feed **feed) {
     const data_command *data = &command->data;
+    const dlc_samples *samples = &data->data->samples;
     dlc_feed_args args;
     dlc_data_source_feed(data->data, &args);
-    *boxes = choose_boxes(&data->data->samples, &args.fields);
+    args.fields = (dlc_batch_fields){.count = 0};
+    s->boxes = choose_field(samples, data_boxes(samples), &args.fields);
+    s->several = choose_field(samples, samples->label < 0 ? samples->classes : -1,
+                              &args.fields);
     args.seed = data->setup->seed;
     args.keep_bytes = 1;
     args.count = (int32_t)count;
@@ -136,15 +143,27 @@ static uint8_t byte_at(const sheet *s, int64_t sample, int64_t channel, int64_t 
     return (uint8_t)((value - s->least) / range * 255 + 0.5f);
 }
 
-static void label_text(const sheet *s, int64_t sample, char text[128]) {
+static void add_class(const sheet *s, int32_t label, dlc_text *text) {
     const dlc_data_info *info = &s->command->data->info;
-    int32_t label = s->batch.labels[sample];
-    if (label == DLC_LABEL_NONE)
-        text[0] = '\0';
-    else if (info->class_names && label >= 0 && label < info->classes)
-        (void)snprintf(text, 128, "%s", info->class_names[label]);
+    const char *comma = text->length ? ", " : "";
+    if (info->class_names && label >= 0 && label < info->classes)
+        dlc_text_add(text, "%s%s", comma, info->class_names[label]);
     else
-        (void)snprintf(text, 128, "%d", (int)label);
+        dlc_text_add(text, "%s%d", comma, (int)label);
+}
+
+/* The class of a sample, or all of several, also of those that are mixed. */
+static void add_classes(const sheet *s, int64_t sample, dlc_text *text) {
+    if (s->several < 0) {
+        if (s->batch.labels[sample] != DLC_LABEL_NONE)
+            add_class(s, s->batch.labels[sample], text);
+        return;
+    }
+    int64_t classes = dlc_feed_field(s->feed, s->several)->shape.dims[0];
+    const float *is_of = (const float *)s->batch.field[s->several] + sample * classes;
+    for (int32_t c = 0; c < classes; c++)
+        if (is_of[c] > 0)
+            add_class(s, c, text);
 }
 
 /* ---- Drawing ----------------------------------------------------------------- */
@@ -217,15 +236,20 @@ static dlc_status draw(const sheet *s, const char *path) {
     dlc_canvas canvas = {0};
     DLC_TRY(
         dlc_canvas_open(columns * cell_width + GAP, rows * cell_height + GAP, &canvas));
-    for (int64_t i = 0; i < count; i++) {
-        char text[128];
+    dlc_status status = DLC_OK;
+    for (int64_t i = 0; i < count && status == DLC_OK; i++) {
+        dlc_text text = {0};
         int64_t x = GAP + i % columns * cell_width, y = GAP + i / columns * cell_height;
         draw_sample(s, i, zoom, x, y, &canvas);
         draw_boxes(s, i, zoom, x, y, &canvas);
-        label_text(s, i, text);
-        dlc_canvas_text(&canvas, x, y + height * zoom + 1, width * zoom, text);
+        add_classes(s, i, &text);
+        dlc_canvas_text(&canvas, x, y + height * zoom + 1, width * zoom,
+                        dlc_text_string(&text));
+        status = dlc_text_status(&text);
+        dlc_text_free(&text);
     }
-    dlc_status status = dlc_canvas_write(&canvas, path);
+    if (status == DLC_OK)
+        status = dlc_canvas_write(&canvas, path);
     dlc_canvas_close(&canvas);
     return status;
 }
@@ -238,12 +262,10 @@ static dlc_status preview(const preview_command *command) {
         return dlc_fail(DLC_ERR_DATA,
                         "the samples have no images, so they cannot be drawn");
     dlc_feed *feed = NULL;
-    int32_t boxes;
-    DLC_TRY(open_feed(command, count, &boxes, &feed));
-    sheet s = {.command = &command->data,
-               .feed = feed,
-               .shape = dlc_feed_shape(feed),
-               .boxes = boxes};
+    sheet s = {.command = &command->data};
+    DLC_TRY(open_feed(command, count, &s, &feed));
+    s.feed = feed;
+    s.shape = dlc_feed_shape(feed);
     dlc_status status = dlc_feed_next(feed, &s.batch);
     if (status == DLC_OK && dlc_feed_dtype(feed) != DLC_U8)
         find_range(&s);

@@ -63,10 +63,10 @@ typedef struct reader {
 
 typedef struct scanning {
     data_scan *scan;
-    reader *reader;         /* one per thread */
-    int64_t first;          /* of the block */
-    uint32_t wanted;        /* the fields that are read of each sample */
-    int32_t classes, boxes; /* as data_scan_classes and data_boxes say */
+    reader *reader;  /* one per thread */
+    int64_t first;   /* of the block */
+    uint32_t wanted; /* the fields that are read of each sample */
+    int32_t boxes;   /* as data_boxes says */
     pthread_mutex_t lock;
     int is_concurrent;
     dlc_status status; /* of the first failure that ends the scan */
@@ -95,12 +95,6 @@ static dlc_status decode(const data_command *command, reader *by, dlc_image *ima
     return DLC_OK;
 }
 
-int32_t data_scan_classes(const data_command *command) {
-    const dlc_samples *samples = &command->data->samples;
-    return samples->label >= 0 ? samples->label
-                               : dlc_samples_find_role(samples, DLC_ROLE_CLASSES);
-}
-
 int32_t data_boxes(const dlc_samples *samples) {
     const dlc_field *image = dlc_samples_field(samples, samples->image);
     return image->role == DLC_ROLE_IMAGE
@@ -122,7 +116,7 @@ static uint32_t bit_of(int32_t field) {
 
 static uint32_t wanted_fields(const data_scan *scan) {
     const dlc_samples *samples = &scan->command->data->samples;
-    uint32_t classes = bit_of(data_scan_classes(scan->command));
+    uint32_t classes = bit_of(samples->classes);
     if (scan->all_fields)
         return (1u << samples->info.field_count) - 1;
     return scan->labels_only
@@ -149,8 +143,8 @@ static dlc_status read_image(scanning *s, reader *by, data_sample *sample) {
         pthread_mutex_unlock(&s->lock);
     DLC_TRY(status);
     sample->label = by->read.label;
-    if (s->classes != samples->label)
-        sample->labels = by->read.value[s->classes].data;
+    if (samples->classes != samples->label)
+        sample->labels = by->read.value[samples->classes].data;
     if (scan->labels_only)
         return DLC_OK;
     DLC_TRY(open_image(scan, by, &sample->image));
@@ -213,7 +207,6 @@ dlc_status data_scan_run(data_scan *scan) {
     scan->threads = data_scan_threads();
     scanning s = {.scan = scan,
                   .wanted = wanted_fields(scan),
-                  .classes = data_scan_classes(scan->command),
                   .boxes = data_boxes(&scan->command->data->samples),
                   .is_concurrent = (scan->command->data->feature->caps &
                                     DLC_DATA_CONCURRENT) != 0};

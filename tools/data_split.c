@@ -174,7 +174,7 @@ static dlc_status write_list(const splitting *s, int is_validation) {
 
 static dlc_status open_splitting(const split_command *command, splitting *s) {
     const dlc_samples *samples = &command->data.data->samples;
-    int32_t classes = data_scan_classes(&command->data);
+    int32_t classes = samples->classes;
     *s = (splitting){.command = command, .count = samples->info.samples};
     if (classes < 0)
         return dlc_fail(DLC_ERR_DATA,

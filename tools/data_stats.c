@@ -167,7 +167,7 @@ static dlc_status open_counting(const data_command *command, counting *c) {
                     .threads = data_scan_threads(),
                     .is_image = image->role == DLC_ROLE_IMAGE,
                     .channels = count_channels(image)};
-    int32_t field = data_scan_classes(command), boxes = data_boxes(samples);
+    int32_t field = samples->classes, boxes = data_boxes(samples);
     if (field >= 0) {
         const dlc_field *classes = dlc_samples_field(samples, field);
         c->classes = classes->classes;

@@ -21,6 +21,7 @@ static const struct {
     {DLC_KIND_LAYER, DLC_LAYER_LOSS, "loss"},
     {DLC_KIND_LAYER, DLC_LAYER_TEST_ONLY, "test only"},
     {DLC_KIND_LAYER, DLC_LAYER_CLASSIFIES, "classification"},
+    {DLC_KIND_LAYER, DLC_LAYER_MULTI_LABEL, "several classes"},
     {DLC_KIND_LAYER, DLC_LAYER_POINTWISE, "pointwise"},
     {DLC_KIND_LAYER, DLC_LAYER_BINARY, "binary"},
     {DLC_KIND_LAYER, DLC_LAYER_SAMPLEWISE, "samplewise"},

@@ -30,6 +30,8 @@ typedef struct predict_command {
     int masks;
     int64_t begin, end; /* --range; end 0: all */
     int top;
+    double threshold; /* below 0: not given */
+    int several;      /* the net gives a probability to each class */
     int csv;
     dlc_inputs inputs;
     dlc_setup *setup;
@@ -42,6 +44,7 @@ typedef struct prediction {
     dlc_predict_writer writer;
     dlc_class_names names;
     int32_t classes, top; /* 0: features are written */
+    double threshold;     /* of several classes, which are shown from this one on */
     int32_t *class;       /* own; `top` of them, like `probability` */
     double *probability;
     uint8_t *mask; /* own; the best class of each position of a sample */
@@ -54,18 +57,23 @@ enum {
     KEY_DATA = 0x300,
     KEY_RANGE,
     KEY_TOP,
+    KEY_THRESHOLD,
     KEY_FEATURES,
     KEY_OUTPUT,
     KEY_CSV,
     KEY_MASKS
 };
 enum { TOP_USUAL = 5 };
+#define THRESHOLD_USUAL 0.5
 
 static const struct argp_option options[] = {
     {"data", KEY_DATA, "test|train", 0, "predict the samples of [data.test] or [data]",
      0},
     {"range", KEY_RANGE, "A:B", 0, "only samples A to B - 1, counted from 0", 0},
     {"top", KEY_TOP, "K", 0, "show the K best classes (5)", 0},
+    {"threshold", KEY_THRESHOLD, "P", 0,
+     "show all classes of a probability of at least P, of a net of several classes (0.5)",
+     0},
     {"features", KEY_FEATURES, "LAYER", 0,
      "write the output of this layer as a .npy file, and compute no further", 0},
     {"masks", KEY_MASKS, NULL, 0,
@@ -92,6 +100,14 @@ static void parse_range(const char *text, struct argp_state *state,
     command->end = to;
 }
 
+static double parse_threshold(const char *text, struct argp_state *state) {
+    char *end = NULL;
+    double least = strtod(text, &end);
+    if (end == text || *end || !(least >= 0 && least <= 1))
+        argp_error(state, "--threshold=%s: give a probability, such as 0.5", text);
+    return least;
+}
+
 static void check(struct argp_state *state, const predict_command *command) {
     if (!command->tool.weights.file.count)
         argp_error(state, "which weights? Give --weights FILE");
@@ -102,9 +118,9 @@ static void check(struct argp_state *state, const predict_command *command) {
         argp_error(state,
                    "--data predicts the samples of a section: give no files as well");
     if ((command->features || command->masks) &&
-        (command->csv || command->tool.json || command->top))
+        (command->csv || command->tool.json || command->top || command->threshold >= 0))
         argp_error(state, "--features and --masks write a .npy file, without a list of "
-                          "classes: leave out --top, --csv and --json");
+                          "classes: leave out --top, --threshold, --csv and --json");
     if (command->features && command->masks)
         argp_error(state, "give one of --features and --masks");
     if (command->csv && command->tool.json)
@@ -132,6 +148,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     case KEY_TOP:
         command->top = dlc_tool_parse_count("top", argument, INT_MAX, state);
         return 0;
+    case KEY_THRESHOLD:
+        command->threshold = parse_threshold(argument, state);
+        return 0;
     case KEY_FEATURES:
         command->features = argument;
         return 0;
@@ -157,7 +176,8 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "NET.INI [IMAGE|FOLDER|LIST.txt|-]...",
     .doc =
-        "Predicts the classes of images with saved weights.\vImages are files (JPEG, "
+        "Predicts the classes of images with saved weights: the best ones of a net that "
+        "tells classes apart, all likely ones of a net of several classes.\vImages are files (JPEG, "
         "PNG, WebP) or arrays (.npy: N, C, H, W or C, H, W; bytes or float32), of which "
         "a folder or a list (a file per line; -: on stdin) may have many; or the samples "
         "of a data section. They are transformed as [data.test] says. Class names are "
@@ -178,12 +198,17 @@ static void name_sample(const dlc_data_setup *data, int64_t sample, char *text,
 static dlc_status write_sample(prediction *p, int64_t sample, int32_t label,
                                const float *score) {
     char name[PATH_MAX];
-    dlc_predict_top(score, p->classes, p->top, p->class, p->probability);
+    int32_t count = p->top;
+    if (p->command->several)
+        count = dlc_predict_several(score, p->classes, p->threshold, p->top, p->class,
+                                    p->probability);
+    else
+        dlc_predict_top(score, p->classes, p->top, p->class, p->probability);
     name_sample(&p->session->setup->test, sample, name, sizeof name);
     return dlc_predict_write(&p->writer,
                              &(dlc_prediction){.name = name,
                                                .label = label,
-                                               .count = p->top,
+                                               .count = count,
                                                .class = p->class,
                                                .probability = p->probability});
 }
@@ -221,6 +246,17 @@ static dlc_status take_batch(void *context, const dlc_evaluation_batch *batch) {
 
 /* ---- The rank -------------------------------------------------------------------- */
 
+/* How many classes are shown, and from which probability on. */
+static void choose_shown(prediction *p) {
+    const predict_command *command = p->command;
+    p->top = command->top ? command->top : command->several ? p->classes : TOP_USUAL;
+    if (p->top > p->classes)
+        p->top = p->classes;
+    p->threshold = command->threshold >= 0 ? command->threshold
+                   : command->top          ? 0
+                                           : THRESHOLD_USUAL;
+}
+
 static dlc_status prepare_classes(prediction *p) {
     const dlc_session *session = p->session;
     p->classes = (int32_t)session->output.boundary.shape.dims[1];
@@ -228,9 +264,7 @@ static dlc_status prepare_classes(prediction *p) {
         return dlc_fail(DLC_ERR_CONFIG,
                         "the net has scores of each class for each pixel; --masks "
                         "writes the best classes, --features=LAYER all scores");
-    p->top = p->command->top ? p->command->top : TOP_USUAL;
-    if (p->top > p->classes)
-        p->top = p->classes;
+    choose_shown(p);
     p->class = dlc_alloc((size_t)p->top, sizeof *p->class);
     p->probability = dlc_alloc((size_t)p->top, sizeof *p->probability);
     if (!p->class || !p->probability)
@@ -276,11 +310,11 @@ static dlc_status run(prediction *p) {
 
 static dlc_status predict(dlc_session *session, const predict_command *command) {
     const dlc_weights weights = dlc_tool_weights_of(&command->tool.weights);
-    prediction p = {
-        .command = command,
-        .session = session,
-        .writer = {.path = command->output, .has_labels = command->data != NULL},
-        .samples = dlc_feed_test_samples(session->test_feed)};
+    prediction p = {.command = command,
+                    .session = session,
+                    .writer = {.path = command->output,
+                               .has_labels = command->data && !command->several},
+                    .samples = dlc_feed_test_samples(session->test_feed)};
     int array = command->features || command->masks;
     p.writer.format = array                ? DLC_PREDICT_NPY
                       : command->csv       ? DLC_PREDICT_CSV
@@ -309,19 +343,26 @@ static dlc_status predict(dlc_session *session, const predict_command *command) 
     return status;
 }
 
-static dlc_status find_output(const predict_command *command, dlc_graph_input *from) {
+static dlc_status find_output(predict_command *command, dlc_graph_input *from) {
     const dlc_graph *graph = command->setup->graph;
     if (command->features)
         return dlc_graph_find_layer(graph, command->features, from);
-    dlc_status status = dlc_graph_find_scores(graph, from);
-    if (status == DLC_ERR_CONFIG && !command->masks)
-        return dlc_fail(status, "%s; --features=LAYER writes the output of any layer",
-                        dlc_detail());
-    return status;
+    dlc_status status = dlc_graph_find_scores(graph, DLC_LAYER_CLASSIFIES, from);
+    if (status == DLC_OK && command->threshold >= 0)
+        return dlc_fail(DLC_ERR_CONFIG, "--threshold is for nets of several classes; "
+                                        "--top=K shows the K best");
+    if (status == DLC_OK || command->masks)
+        return status;
+    command->several = dlc_graph_find_scores(graph, DLC_LAYER_MULTI_LABEL, from) ==
+                       DLC_OK;
+    return command->several
+               ? DLC_OK
+               : dlc_fail(status, "%s; --features=LAYER writes the output of any layer",
+                          dlc_detail());
 }
 
 static int predict_as_rank(dlc_job *job, void *argument) {
-    const predict_command *command = argument;
+    predict_command *command = argument;
     dlc_session session;
     dlc_session_output output = {.is_wanted = 1, .alone = 1};
     if (dlc_job_ranks(job) > 1)
@@ -427,7 +468,7 @@ static dlc_status open_samples(predict_command *command) {
 }
 
 int dlc_command_predict(int argc, char **argv) {
-    predict_command command = {0};
+    predict_command command = {.threshold = -1};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
     dlc_status status = open_samples(&command);

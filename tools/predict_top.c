@@ -32,6 +32,17 @@ void dlc_predict_top(const float *score, int32_t classes, int32_t top, int32_t *
         probability[i] = exp((double)score[class[i]] - best) / sum;
 }
 
+int32_t dlc_predict_several(const float *score, int32_t classes, double least,
+                            int32_t top, int32_t *class, double *probability) {
+    int32_t count = 0;
+    for (int32_t c = 0; c < classes; c++)
+        if (1 / (1 + exp(-(double)score[c])) >= least)
+            count = insert(score, c, count, top, class);
+    for (int32_t i = 0; i < count; i++)
+        probability[i] = 1 / (1 + exp(-(double)score[class[i]]));
+    return count;
+}
+
 void dlc_predict_mask(const float *score, size_t classes, size_t positions,
                       uint8_t *mask) {
     for (size_t i = 0; i < positions; i++) {

@@ -54,6 +54,8 @@ static void add_row(const dlc_predict_writer *writer, const dlc_prediction *p,
     dlc_text_add_cell(text, -SAMPLE_LETTERS, INT_MAX, p->name);
     if (writer->has_labels)
         add_name(writer, p->label, text);
+    if (!p->count)
+        dlc_text_add(text, "  -");
     for (int32_t i = 0; i < p->count; i++) {
         add_name(writer, p->class[i], text);
         dlc_text_add(text, " %5.1f %%", 100 * p->probability[i]);
@@ -73,14 +75,18 @@ static void add_quoted(dlc_text *text, const char *value) {
     dlc_text_add(text, "\"");
 }
 
-/* A line per class. */
+/* A line per class, or one that has none. */
 static void add_csv(const dlc_predict_writer *writer, const dlc_prediction *p,
                     dlc_text *text) {
-    for (int32_t i = 0; i < p->count; i++) {
+    for (int32_t i = 0; i < p->count || i == 0; i++) {
         add_quoted(text, p->name);
         dlc_text_add(text, ",");
         if (p->label != DLC_LABEL_NONE)
             add_quoted(text, name_of(writer, p->label));
+        if (i == p->count) {
+            dlc_text_add(text, ",,,,\n");
+            return;
+        }
         dlc_text_add(text, ",%d,%d,", (int)i + 1, (int)p->class[i]);
         add_quoted(text, name_of(writer, p->class[i]));
         dlc_text_add(text, ",%.9g\n", p->probability[i]);

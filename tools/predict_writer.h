@@ -19,7 +19,7 @@ typedef enum dlc_predict_format {
     DLC_PREDICT_NPY,
 } dlc_predict_format;
 
-/* One sample; the best class first. */
+/* One sample; the best class first. Of several classes there may be none. */
 typedef struct dlc_prediction {
     const char *name;
     int32_t label; /* DLC_LABEL_NONE: it has none */

@@ -177,7 +177,8 @@ static int test_as_rank(dlc_job *job, void *argument) {
     dlc_session_output scores = {.is_wanted = tallies(command)};
     dlc_status status = DLC_OK;
     if (scores.is_wanted)
-        status = dlc_graph_find_scores(command->setup->graph, &scores.from);
+        status = dlc_graph_find_scores(command->setup->graph, DLC_LAYER_CLASSIFIES,
+                                       &scores.from);
     if (status == DLC_OK)
         status = dlc_session_open_test(command->setup, job, &scores, &session);
     if (status != DLC_OK)

@@ -160,6 +160,7 @@ dlc_status dlc_samples_describe(const dlc_data_ops *ops, dlc_source *source,
         describe_simple(&made);
     made.image = find_image(&made);
     made.label = find_role(&made, ROLE(CLASS), -1);
+    made.classes = made.label >= 0 ? made.label : find_role(&made, ROLE(CLASSES), -1);
     made.target = find_target(&made);
     if (made.image < 0)
         return dlc_fail(DLC_ERR_DATA,
@@ -172,10 +173,10 @@ dlc_status dlc_samples_describe(const dlc_data_ops *ops, dlc_source *source,
         made.info.classes = 0;
         made.info.class_names = NULL;
     }
-    if (made.info.fields && made.label >= 0) {
-        const dlc_field *label = dlc_samples_field(&made, made.label);
-        made.info.classes = label->classes;
-        made.info.class_names = label->class_names;
+    if (made.info.fields && made.classes >= 0) {
+        const dlc_field *classes = dlc_samples_field(&made, made.classes);
+        made.info.classes = classes->classes;
+        made.info.class_names = classes->class_names;
     }
     *samples = made;
     return DLC_OK;

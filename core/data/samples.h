@@ -23,6 +23,7 @@ typedef struct dlc_samples {
      * reads as `label`: the first class, or the first field but `data`. A field that
      * is called data, or label, comes first. */
     int32_t image, label, target;
+    int32_t classes; /* the label, or else the first of several classes; -1: none */
 } dlc_samples;
 
 /* Describes the fields of an open source. DLC_ERR_PLUGIN for a description that is

@@ -39,21 +39,21 @@ dlc_status dlc_graph_find_layer(const dlc_graph *graph, const char *name,
     return status;
 }
 
-/* Does the layer classify by an output of a layer that the test net has? */
-static int classifies(const dlc_graph *graph, const dlc_graph_layer *layer,
-                      uint64_t caps) {
+/* Is the layer of a kind, and reads an output of a layer that the test net has? */
+static int reads_scores(const dlc_graph *graph, const dlc_graph_layer *layer,
+                        uint64_t caps) {
     return (layer->feature->caps & caps) == caps && layer->inputs > 0 &&
            layer->input[0].layer != DLC_FROM_DATA &&
            is_tested(&graph->layer[layer->input[0].layer]);
 }
 
-dlc_status dlc_graph_find_scores(const dlc_graph *graph, dlc_graph_input *output) {
-    static const uint64_t caps[] = {DLC_LAYER_CLASSIFIES | DLC_LAYER_LOSS,
-                                    DLC_LAYER_CLASSIFIES};
+dlc_status dlc_graph_find_scores(const dlc_graph *graph, uint64_t kind,
+                                 dlc_graph_input *output) {
+    const uint64_t caps[] = {kind | DLC_LAYER_LOSS, kind};
     for (size_t k = 0; k < sizeof caps / sizeof *caps; k++)
         for (int32_t i = graph->layers - 1; i >= 0; i--) {
             const dlc_graph_layer *layer = &graph->layer[i];
-            if (!classifies(graph, layer, caps[k]))
+            if (!reads_scores(graph, layer, caps[k]))
                 continue;
             *output = layer->input[0];
             return DLC_OK;

@@ -13,9 +13,11 @@ dlc_status dlc_graph_find_layer(const dlc_graph *graph, const char *name,
 /* Appends what an unknown layer's name may mean, of those in all of `phases`. */
 void dlc_graph_suggest(const dlc_graph *graph, unsigned phases, const char *name,
                        dlc_text *advice);
-/* What the last layer for classification in the test net (DLC_LAYER_CLASSIFIES) reads,
- * a loss rather than a metric. DLC_ERR_CONFIG if there is none. */
-dlc_status dlc_graph_find_scores(const dlc_graph *graph, dlc_graph_input *output);
+/* What the last layer of a kind in the test net, DLC_LAYER_CLASSIFIES or
+ * DLC_LAYER_MULTI_LABEL, reads: a loss rather than a metric. DLC_ERR_CONFIG if there is
+ * none. */
+dlc_status dlc_graph_find_scores(const dlc_graph *graph, uint64_t kind,
+                                 dlc_graph_input *output);
 
 /* One char per layer: does the output depend on it? Release it with dlc_free; NULL if
  * memory ran out. */

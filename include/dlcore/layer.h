@@ -76,6 +76,11 @@ enum {
      * the number of channels with the classes of the data source. */
     DLC_LAYER_CLASSIFIES = 1u << 2,
 
+    /* A loss or metric of several classes: input 0 has a score x for each class in its
+     * channels (dimension 1), which has the probability 1 / (1 + exp(-x)), input 1 a
+     * target for each score. */
+    DLC_LAYER_MULTI_LABEL = 1u << 12,
+
     /* A metric that is not needed in training (accuracy): it is in the test net only,
      * unless net.ini says otherwise. */
     DLC_LAYER_TEST_ONLY = 1u << 3,

@@ -263,6 +263,26 @@ class Data(unittest.TestCase):
         self.assertEqual(len(lists[1]), round(SAMPLES * 0.2))
         self.assertEqual(sorted(lists[0] + lists[1]), (self.path / "all.txt").read_text().splitlines())
 
+    def test_preview_of_several_classes(self):
+        """The names of all of them are drawn, as one of the same letters is."""
+        lines, names = "", ["a", "b, c", "a, b, c"]
+        for i, name in enumerate(names):
+            (self.path / "photos" / name).mkdir(parents=True)
+            for k in range(3):
+                (self.path / "photos" / name / f"{k}.png").write_bytes(png(90, 8, bytes([60 * i + k] * 90 * 8 * 3)))
+        for name in sorted(names):
+            lines += "".join(f"photos/{name}/{k}.png {' '.join(str('abc'.index(c)) for c in name.split(', '))}\n"
+                             for k in range(3))
+        (self.path / "list.txt").write_text(lines)
+        for k, source in enumerate(("folder = photos", "list = list.txt\nmulti_label = yes\nclasses = a, b, c",
+                                    "list = list.txt\nmulti_label = yes")):
+            (self.path / "net.ini").write_text(
+                f"{HEAD}source = images\n{source}\ntransforms = center_crop(height=8, width=90)\n{TAIL}")
+            self.run_dlcore("preview", "net.ini", "-o", f"{k}.png")
+        sheets = [(self.path / f"{k}.png").read_bytes() for k in range(3)]
+        self.assertEqual(sheets[0], sheets[1])
+        self.assertNotEqual(sheets[1], sheets[2])  # numbers instead of names
+
     def test_split_needs_classes(self):
         self.write_files()
         path = next((self.path / "photos").glob("*/*.png"))

@@ -220,6 +220,48 @@ class Predict(unittest.TestCase):
         self.refused(2, "no loss for classification, so it has no scores of classes; --features=LAYER", "one.npy")
         self.assertEqual(self.run_it("one.npy", "--features=ip", "--output=one-ip.npy").returncode, 0)
 
+    def test_several_classes(self):
+        """Each has a probability of its own; those of at least a half are shown, in every format."""
+        (self.folder / "net.ini").write_text(
+            NET.partition("[accuracy]")[0].replace("softmax_loss", "sigmoid_cross_entropy_loss"))
+        self.addCleanup((self.folder / "net.ini").write_text, NET)
+        npy(self.folder / "two.npy", "<f4", (2, 1, 2, 2), [-1, 3, 0.5, -2, -1, -5, -0.5, -2])
+        expected = [[(1, 3), (2, 0.5)], []]
+        for options, rows in (([], expected), (["--threshold=0.2"], [[*expected[0], (0, -1)], [(2, -0.5), (0, -1)]]),
+                              (["--top=1"], [[(1, 3)], [(2, -0.5)]]), (["--threshold=0.3", "--top=1"], [[(1, 3)], [(2, -0.5)]]),
+                              (["--threshold=1"], [[], []])):
+            found = self.predicted("two.npy", *options)
+            self.assertEqual([[one["class"] for one in row["top"]] for row in found], [[c for c, _ in row] for row in rows])
+            for row, scores in zip(found, rows):
+                for one, (_, score) in zip(row["top"], scores):
+                    self.assertAlmostEqual(one["probability"], 1 / (1 + math.exp(-score)), 6)
+        rows = list(csv.reader(io.StringIO(self.run_it("two.npy", "--csv").stdout)))
+        self.assertEqual([row[:4] for row in rows[1:]],
+                         [["two.npy:0", "", "1", "1"], ["two.npy:0", "", "2", "2"], ["two.npy:1", "", "", ""]])
+        table = self.run_it("two.npy").stdout.splitlines()
+        self.assertEqual(table[1].split(), ["two.npy:0", "1", "95.3", "%", "2", "62.2", "%"])
+        self.assertEqual(table[2].split(), ["two.npy:1", "-"])
+        self.refused(2, "give a probability", "two.npy", "--threshold=2")
+        self.refused(2, "leave out", "two.npy", "--features=ip", "--threshold=0.1")
+        (self.folder / "net.ini").write_text(NET)
+        self.refused(2, "--threshold is for nets of several classes", "two.npy", "--threshold=0.1")
+
+    def test_names_of_several_classes(self):
+        (self.folder / "several.csv").write_text("a,b,c,d,l,m\n1,2,3,4,1,0\n4,3,2,1,1,1\n")
+        (self.folder / "net.ini").write_text(re.sub(
+            r"source = idx\nimages = .*\nlabels = .*\n", "source = csv\nfile = several.csv\nimage = a..d\n"
+            "labels = l, m\nclasses = cat, dog\n", NET.partition("[accuracy]")[0]).replace(
+            "softmax_loss", "sigmoid_cross_entropy_loss").replace("num_output = 4", "num_output = 2")
+            .replace("batch = 8", "batch = 2"))
+        self.addCleanup((self.folder / "net.ini").write_text, NET)
+        done = subprocess.run([BIN, "train", "net.ini", "--json", "--iterations=1", "--run-dir=several"],
+                              cwd=self.folder, capture_output=True, text=True, timeout=60, check=False, env=ENVIRONMENT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (self.folder / "several.csv").rename(self.folder / "gone.csv")
+        npy(self.folder / "one.npy", "<f4", (1, 4, 1, 1), [1, 2, 3, 4])
+        row, = self.predicted("one.npy", "--threshold=0", weights=json.loads(done.stdout)["checkpoint"])
+        self.assertEqual({one["class"]: one["name"] for one in row["top"]}, {0: "cat", 1: "dog"})
+
     def test_bad_files(self):
         good = self.scores[0]
         for sentence, descr, shape, values, fortran in (

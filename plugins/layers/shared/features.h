@@ -64,7 +64,7 @@ static const dlc_feature features[] = {
           "cross entropy of softmax(scores) and labels, which are classes, or a "
           "probability of each class; inputs: scores, labels"),
     LAYER(sigmoid_cross_entropy_loss, sigmoid_cross_entropy_loss_options,
-          DLC_LAYER_METRIC | DLC_LAYER_LOSS,
+          DLC_LAYER_METRIC | DLC_LAYER_LOSS | DLC_LAYER_MULTI_LABEL,
           "cross entropy of sigmoid(scores) and targets of 0 to 1, as for several "
           "labels; inputs: scores, targets"),
     LAYER(euclidean_loss, euclidean_loss_options, DLC_LAYER_METRIC | DLC_LAYER_LOSS,
