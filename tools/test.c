@@ -71,10 +71,6 @@ static int tallies(const test_command *command) {
 
 /* ---- Reporting ------------------------------------------------------------------- */
 
-static double mean_of(const dlc_metric *metric) {
-    return metric->sum / metric->count;
-}
-
 static dlc_status print_json(const dlc_session *session, const test_command *command,
                              const test_result *result) {
     const dlc_evaluation *evaluation = &result->evaluation;
@@ -88,7 +84,7 @@ static dlc_status print_json(const dlc_session *session, const test_command *com
     dlc_json_object(&json, "metrics");
     for (int32_t i = 0; i < evaluation->metrics; i++)
         dlc_json_number(&json, evaluation->metric[i].name,
-                        mean_of(&evaluation->metric[i]));
+                        dlc_metric_mean(&evaluation->metric[i]));
     dlc_json_end_object(&json);
     if (command->top) {
         dlc_json_object(&json, "top");
@@ -109,9 +105,11 @@ static dlc_status print_json(const dlc_session *session, const test_command *com
 static dlc_status print_text(const test_command *command, const test_result *result) {
     const dlc_evaluation *evaluation = &result->evaluation;
     dlc_text text = {0};
+    if (evaluation->losses && !evaluation->is_one_loss)
+        dlc_text_add(&text, "total loss %.4f\n", evaluation->loss);
     for (int32_t i = 0; i < evaluation->metrics; i++)
         dlc_text_add(&text, "%s %.4f\n", evaluation->metric[i].name,
-                     mean_of(&evaluation->metric[i]));
+                     dlc_metric_mean(&evaluation->metric[i]));
     if (command->top)
         dlc_text_add(
             &text, "top-%d accuracy %.4f\n", command->top,

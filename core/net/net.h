@@ -14,6 +14,8 @@
 #ifndef DLC_NET_NET_H
 #define DLC_NET_NET_H
 
+#include <math.h>
+
 #include <dlcore/layer.h>
 
 #include "comm/progress_engine.h"
@@ -226,6 +228,11 @@ typedef struct dlc_metric {
     double weight;     /* of a loss in the sum that is minimised */
     double sum, count; /* over the batch's counted samples */
 } dlc_metric;
+
+/* NaN if nothing counts. */
+static inline double dlc_metric_mean(const dlc_metric *metric) {
+    return metric->count > 0 ? metric->sum / metric->count : (double)NAN;
+}
 
 int32_t dlc_net_metrics(const dlc_net *net);
 /* With a queue this blocks until the pass is complete. */

@@ -130,15 +130,18 @@ static dlc_status sum_ranks(dlc_session *session, dlc_evaluation *evaluation) {
 }
 
 static void summarize(dlc_evaluation *evaluation) {
+    int32_t accuracies = 0;
+    double loss = 0;
     evaluation->loss = evaluation->accuracy = (double)NAN;
     for (int32_t j = 0; j < evaluation->metrics; j++) {
         const dlc_metric *metric = &evaluation->metric[j];
-        double mean = metric->count > 0 ? metric->sum / metric->count : 0;
-        if (metric->is_loss)
-            evaluation->loss = (isnan(evaluation->loss) ? 0 : evaluation->loss) +
-                               metric->weight * mean;
-        else if (isnan(evaluation->accuracy))
-            evaluation->accuracy = mean;
+        if (!metric->is_loss && !accuracies++)
+            evaluation->accuracy = dlc_metric_mean(metric);
+        if (!metric->is_loss)
+            continue;
+        evaluation->is_one_loss = !evaluation->losses++ && metric->weight == 1;
+        if (metric->count > 0)
+            evaluation->loss = loss += metric->weight * dlc_metric_mean(metric);
     }
 }
 

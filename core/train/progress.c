@@ -213,16 +213,38 @@ void dlc_progress_iteration_end(dlc_progress *progress, double loss) {
     }
 }
 
+/* " test loss 0.7548 (loss1 0.6931, loss2 0.1234)": what it is the weighted sum of. */
+static void add_losses(const dlc_evaluation *evaluation, dlc_text *line) {
+    const char *before = " (";
+    dlc_text_add(line, " test loss %.4f", evaluation->loss);
+    if (evaluation->is_one_loss)
+        return;
+    for (int32_t i = 0; i < evaluation->metrics; i++) {
+        const dlc_metric *metric = &evaluation->metric[i];
+        if (!metric->is_loss)
+            continue;
+        dlc_text_add(line, "%s%s %.4f", before, metric->name, dlc_metric_mean(metric));
+        before = ", ";
+    }
+    dlc_text_add(line, ")");
+}
+
 /* Adds the metrics of a test, which have the names of their layers. */
 static void add_test(const dlc_evaluation *evaluation, dlc_text *line,
                      dlc_json *event) {
     dlc_json_number(event, "test_loss", evaluation->loss);
     dlc_json_number(event, "accuracy", evaluation->accuracy);
     dlc_json_object(event, "metrics");
+    if (evaluation->losses)
+        add_losses(evaluation, line);
+    const char *comma = evaluation->losses ? "," : "";
     for (int32_t i = 0; i < evaluation->metrics; i++) {
         const dlc_metric *metric = &evaluation->metric[i];
-        double mean = metric->count > 0 ? metric->sum / metric->count : 0;
-        dlc_text_add(line, "%s test %s %.4f", i ? "," : "", metric->name, mean);
+        double mean = dlc_metric_mean(metric);
+        if (!metric->is_loss) {
+            dlc_text_add(line, "%s test %s %.4f", comma, metric->name, mean);
+            comma = ",";
+        }
         dlc_json_number(event, metric->name, mean);
     }
     dlc_json_end_object(event);

@@ -57,7 +57,7 @@ batch = 24
 transforms = normalize(scale=0.01)
 """
 TESTED = re.compile(r"^epoch (\d+\.\d\d), iteration (\d+): training loss \d+\.\d{4}, "
-                    r"test accuracy \d\.\d{4}, test loss \d+\.\d{4} \(", re.M)
+                    r"test loss \d+\.\d{4}, test accuracy \d\.\d{4} \(", re.M)
 UNTESTED = re.compile(r"^epoch (\d+\.\d\d), iteration (\d+): training loss \d+\.\d{4}$", re.M)
 DONE = re.compile(r"^done after 12 iterations, [\d.]+ s: training loss \d+\.\d{4}, "
                   r"test loss \d+\.\d{4}, test accuracy \d\.\d{4}, \d+ images/s$", re.M)
@@ -139,6 +139,42 @@ class Output(unittest.TestCase):
             self.assertEqual(report[key], tests[1][key])
         # Only the JSON document goes to stdout.
         self.assertRegex(done.stderr, TESTED)
+
+    def test_several_losses(self):
+        """The test loss is the weighted sum that training minimizes, in every line; its parts are named."""
+        for more, names in (("[more]\ntype = softmax_loss\ninput = ip1\nloss_weight = 2\n", ["loss", "more"]),
+                            ("", ["loss"])):
+            with open(self.net("iterations = 4"), "a", encoding="utf-8") as net:
+                net.write("loss_weight = 0.5\n" + more)
+            done = self.train("net.ini", f"--run-dir=run{len(names)}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            parts = ", ".join(rf"{name} (\d+\.\d{{4}})" for name in names)
+            total, *losses = map(float, re.search(rf"test loss (\d+\.\d{{4}}) \({parts}\), test accuracy ",
+                                                  done.stdout).groups())
+            self.assertAlmostEqual(total, sum(weight * loss for weight, loss in zip((0.5, 2), losses)), 3)
+            self.assertIn(f"test loss {total:.4f}, test accuracy", done.stdout.partition("done after")[2])
+            weights = max(self.checkpoints(), key=os.path.getmtime)
+            tested = subprocess.run([BIN, "test", "net.ini", f"--weights={weights}"], cwd=self.folder, text=True,
+                                    capture_output=True, timeout=60, check=True).stdout
+            self.assertIn(f"total loss {total:.4f}\n", tested)
+            self.assertIn(f"\nloss {losses[0]:.4f}\n", tested)
+
+    def test_where_nothing_counts(self):
+        """A test without a label has no loss and no accuracy, rather than ones of 0."""
+        rows = ["".join(f"p{i}," for i in range(768)) + "l"] + ["1," * 768 + "-1"] * 3
+        (self.folder / "test.csv").write_text("\n".join(rows))
+        done = self.train(self.net("iterations = 4", test="""[data.test]
+source = csv
+file = test.csv
+image = p0..p767
+shape = 3,16,16
+label = l
+batch = 2
+"""), "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("test loss nan, test accuracy nan (", done.stderr)
+        self.assertIsNone(json.loads(done.stdout)["test_loss"])
+        self.assertIsNone(json.loads(done.stdout)["accuracy"])
 
     def test_quiet_says_nothing(self):
         done = self.train(self.net(), "--quiet")
