@@ -41,6 +41,7 @@ typedef struct data_sample {
     dlc_image image; /* whole, or the numbers, each a channel of one pixel; of a bad
                         sample, or of a scan of labels, empty */
     dlc_value boxes; /* of the field that data_boxes finds, and sound; else empty */
+    int64_t clipped; /* of these, how many reach beyond the image */
 } data_sample;
 
 typedef struct data_scan {

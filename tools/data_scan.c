@@ -132,6 +132,17 @@ static dlc_status open_image(const data_scan *scan, reader *by, dlc_image *image
     return DLC_OK;
 }
 
+static int64_t count_clipped(const dlc_value *boxes, const dlc_image *image) {
+    const float *row = boxes->data;
+    int64_t count = 0;
+    for (int64_t i = 0; i < boxes->shape.dims[0]; i++, row += DLC_BOX_VALUES)
+        count += row[DLC_BOX_CLASS] >= 0 &&
+                 (row[DLC_BOX_X0] < 0 || row[DLC_BOX_Y0] < 0 ||
+                  row[DLC_BOX_X1] > (float)image->width ||
+                  row[DLC_BOX_Y1] > (float)image->height);
+    return count;
+}
+
 static dlc_status read_image(scanning *s, reader *by, data_sample *sample) {
     const data_scan *scan = s->scan;
     const dlc_samples *samples = &scan->command->data->samples;
@@ -151,6 +162,7 @@ static dlc_status read_image(scanning *s, reader *by, data_sample *sample) {
     if (s->boxes < 0)
         return DLC_OK;
     sample->boxes = by->read.value[s->boxes];
+    sample->clipped = count_clipped(&sample->boxes, &sample->image);
     return dlc_boxes_check(dlc_samples_field(samples, s->boxes), &sample->boxes,
                            sample->image.height, sample->image.width);
 }

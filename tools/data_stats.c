@@ -28,7 +28,7 @@ typedef struct totals {
     dlc_rect least, most;          /* sizes by area; x and y are unused */
     double height, width;          /* sums */
     int64_t *classes; /* own; samples of each, and after them boxes of each */
-    int64_t boxes;
+    int64_t boxes, clipped;
 } totals;
 
 typedef struct counting {
@@ -112,6 +112,7 @@ static void count(void *context, int32_t thread, const data_sample *sample) {
         count_size(t, image);
         count_label(c, t, sample);
         count_boxes(c, t, &sample->boxes);
+        t->clipped += sample->clipped;
     } else {
         t->bad++;
     }
@@ -135,6 +136,7 @@ static void add(const counting *c, totals *all, const totals *more) {
     all->bad += more->bad;
     all->unlabelled += more->unlabelled;
     all->boxes += more->boxes;
+    all->clipped += more->clipped;
     all->pixels += more->pixels;
     all->height += more->height;
     all->width += more->width;
@@ -275,6 +277,9 @@ static dlc_status print_text(const counting *c) {
     add_counts(c->names, c->classes, t->classes, &text);
     if (c->boxes) {
         dlc_text_add(&text, "boxes       %lld\n", (long long)t->boxes);
+        if (t->clipped)
+            dlc_text_add(&text, "clipped     %lld; they reach beyond their images\n",
+                         (long long)t->clipped);
         add_counts(c->boxes->class_names, c->box_classes, t->classes + c->classes,
                    &text);
     }
@@ -326,6 +331,7 @@ static dlc_status print_json(const counting *c) {
     json_counts(&json, "classes", "samples", c->names, c->classes, t->classes);
     if (c->boxes) {
         dlc_json_int(&json, "boxes", t->boxes);
+        dlc_json_int(&json, "clipped_boxes", t->clipped);
         json_counts(&json, "box_classes", "boxes", c->boxes->class_names,
                     c->box_classes, t->classes + c->classes);
     }

@@ -28,7 +28,8 @@ typedef struct findings {
     pthread_mutex_t lock;
     bad_sample *bad; /* own */
     size_t count, room;
-    int failed; /* memory ran out */
+    int failed;      /* memory ran out */
+    int64_t clipped; /* boxes */
 } findings;
 
 static void keep(findings *found, const data_sample *sample) {
@@ -54,10 +55,13 @@ static void keep(findings *found, const data_sample *sample) {
 static void look_at(void *context, int32_t thread, const data_sample *sample) {
     findings *found = context;
     (void)thread;
-    if (sample->status == DLC_OK)
+    if (sample->status == DLC_OK && !sample->clipped)
         return;
     pthread_mutex_lock(&found->lock);
-    keep(found, sample);
+    if (sample->status == DLC_OK)
+        found->clipped += sample->clipped;
+    else
+        keep(found, sample);
     pthread_mutex_unlock(&found->lock);
 }
 
@@ -70,6 +74,7 @@ static dlc_status print_json(const findings *found) {
     dlc_json json = {0};
     dlc_json_object(&json, NULL);
     dlc_json_int(&json, "samples", found->command->data->info.samples);
+    dlc_json_int(&json, "clipped_boxes", found->clipped);
     dlc_json_array(&json, "bad");
     for (size_t i = 0; i < found->count; i++) {
         dlc_json_object(&json, NULL);
@@ -91,6 +96,9 @@ static dlc_status report(const findings *found) {
         DLC_TRY(print_json(found));
     for (size_t i = 0; !found->command->tool.json && i < found->count; i++)
         printf("%s: %s\n", found->bad[i].name, found->bad[i].why);
+    if (found->clipped)
+        dlc_info("%lld boxes reach beyond their images and are clipped to them",
+                 (long long)found->clipped);
     if (found->count)
         return dlc_fail(DLC_ERR_DATA, "%zu of %lld samples are bad", found->count,
                         samples);

@@ -8,9 +8,9 @@
 static const char *find_mistake(const float *row, float height, float width) {
     if (!(row[DLC_BOX_X0] < row[DLC_BOX_X1] && row[DLC_BOX_Y0] < row[DLC_BOX_Y1]))
         return "x1 has to be greater than x0, and y1 than y0";
-    if (!(row[DLC_BOX_X0] >= 0 && row[DLC_BOX_Y0] >= 0 && row[DLC_BOX_X1] <= width &&
-          row[DLC_BOX_Y1] <= height))
-        return "it is not inside the image";
+    if (!(row[DLC_BOX_X0] < width && row[DLC_BOX_Y0] < height && row[DLC_BOX_X1] > 0 &&
+          row[DLC_BOX_Y1] > 0))
+        return "it is outside the image";
     return NULL;
 }
 

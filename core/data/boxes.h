@@ -9,7 +9,8 @@
 #include "base/status.h"
 
 /* Checks the boxes of a sample, whose image has this size. DLC_ERR_DATA with the row of
- * a box whose class is none, that is empty, or that is not inside the image. */
+ * a box whose class is none, that is empty, or that is outside the image. One that
+ * reaches beyond it is clipped, by transforms. */
 dlc_status dlc_boxes_check(const dlc_field *field, const dlc_value *value,
                            int64_t height, int64_t width);
 

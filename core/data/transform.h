@@ -66,8 +66,9 @@ typedef struct dlc_step_plan {
 } dlc_step_plan;
 
 typedef struct dlc_transform_plan {
-    dlc_rect region; /* the part of the source's image that is needed */
-    double scale;    /* 0 < scale <= 1: the decoder may scale it down as far as this */
+    int64_t height, width; /* of the source's image */
+    dlc_rect region;       /* the part of it that is needed */
+    double scale; /* 0 < scale <= 1: the decoder may scale it down as far as this */
     dlc_step_plan step[DLC_TRANSFORMS_MAX];
 } dlc_transform_plan;
 
@@ -134,10 +135,11 @@ dlc_status dlc_transforms_apply_mask(const dlc_transforms *list,
                                      const dlc_image *mask,
                                      dlc_transform_scratch *scratch, int32_t *out);
 /* Applies it to boxes of such an image, `rows` rows of DLC_ROLE_BOXES
- * (transform_boxes.c): each becomes the box around the corners of what becomes of it,
- * as far as it is in the image. Left out are those of which less than the share
- * `min_visibility` of their area is left, or less than a pixel in any direction. Writes
- * the others in their order to `to`, and returns how many there are. */
+ * (transform_boxes.c): each, as far as it is in the image, becomes the box around the
+ * corners of what becomes of it, as far as that is in the image. Left out are those of
+ * which less than the share `min_visibility` of their area is left, or less than a
+ * pixel in any direction. Writes the others in their order to `to`, and returns how
+ * many there are. */
 int64_t dlc_transforms_apply_boxes(const dlc_transforms *list,
                                    const dlc_transform_plan *plan,
                                    double min_visibility, const float *from,

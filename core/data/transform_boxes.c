@@ -37,12 +37,12 @@ static void move(const dlc_step_plan *plan, const dlc_affine *map, moving_box *b
     *box = made;
 }
 
-static void clip(const dlc_step_plan *plan, moving_box *box) {
+static void clip(int64_t height, int64_t width, moving_box *box) {
     double whole = area_of(box);
     box->x0 = fmax(box->x0, 0);
     box->y0 = fmax(box->y0, 0);
-    box->x1 = fmin(box->x1, (double)plan->out_width);
-    box->y1 = fmin(box->y1, (double)plan->out_height);
+    box->x1 = fmin(box->x1, (double)width);
+    box->y1 = fmin(box->y1, (double)height);
     box->visible *= whole > 0 ? area_of(box) / whole : 0;
 }
 
@@ -50,6 +50,8 @@ static moving_box follow(const dlc_transforms *list, const dlc_transform_plan *p
                          const float *row) {
     moving_box box = {(double)row[DLC_BOX_X0], (double)row[DLC_BOX_Y0],
                       (double)row[DLC_BOX_X1], (double)row[DLC_BOX_Y1], 1};
+    clip(plan->height, plan->width, &box);
+    box.visible = 1; /* what was never in the image does not count as lost */
     for (int32_t i = 0; i < list->count; i++) {
         const dlc_transform_step *step = &list->step[i];
         dlc_affine map[DLC_TRANSFORM_MAPS];
@@ -57,7 +59,7 @@ static moving_box follow(const dlc_transforms *list, const dlc_transform_plan *p
                                         : 0;
         for (int32_t k = 0; k < maps; k++) {
             move(&plan->step[i], &map[k], &box);
-            clip(&plan->step[i], &box);
+            clip(plan->step[i].out_height, plan->step[i].out_width, &box);
         }
     }
     return box;

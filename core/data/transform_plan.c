@@ -175,6 +175,8 @@ static double smallest_scale(const dlc_transforms *list,
 dlc_status dlc_transforms_plan(const dlc_transforms *list, uint64_t seed,
                                uint64_t position, int64_t height, int64_t width,
                                dlc_transform_plan *plan) {
+    plan->height = height;
+    plan->width = width;
     DLC_TRY(draw_steps(list, seed, position, height, width, plan));
     find_needs(list, height, width, plan);
     plan->scale = smallest_scale(list, plan);

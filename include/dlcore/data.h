@@ -62,7 +62,8 @@ typedef enum dlc_role {
 /* The numbers of a box, which are a row of DLC_ROLE_BOXES. The box is x0 <= x < x1,
  * y0 <= y < y1, in pixels from the upper left corner of the image.
  *
- * A source gives boxes that are inside the image as it gives that. With
+ * A source gives boxes in pixels of the image as it gives that; they are clipped to it,
+ * but may neither be empty nor outside. With
  * DLC_FIELD_BOUNDED a sample has as many rows as it has boxes, also none. A layer reads
  * boxes of the transformed image, K rows of which those in use come first. Samples that
  * do not count have NaN in all rows, so a row is used if its class is at least 0. */

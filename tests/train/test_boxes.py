@@ -210,19 +210,36 @@ class Boxes(unittest.TestCase):
         self.assertEqual([row["boxes"] for row in found["box_classes"]],
                          [3 * row["samples"] for row in found["classes"]])
 
+    def test_boxes_beyond_their_images(self):
+        """They are clipped to them, as if that had been done before, and counted."""
+        self.make([16])
+        beyond = [[(c, x0 - (x0 < 4) * 5, y0, x1, y1 + (y1 > 12) * 1.5) for c, x0, y0, x1, y1 in rows] for rows in self.boxes]
+        inside = [[(c, max(x0, 0), y0, x1, min(y1, 16)) for c, x0, y0, x1, y1 in rows] for rows in beyond]
+        count = sum(x0 < 0 or y1 > 16 for rows in beyond for _, x0, _, _, y1 in rows)
+        self.assertGreater(count, 5)
+        weights = []
+        for boxes, clipped in ((inside, 0), (beyond, count)):
+            self.write_net(self.write_tar(boxes) + "min_visibility = 0.6", name="objects")
+            for command in ("stats", "verify"):
+                self.assertEqual(json.loads(self.run_it("data", command, "net.ini", "--json").stdout)["clipped_boxes"], clipped)
+            weights.append(test_sources.tensors(self.train(f"run{clipped}")))
+        self.assertEqual(*weights)
+        self.assertIn(f"clipped     {count}; they reach", self.run_it("data", "stats", "net.ini").stdout)
+        self.assertIn(f"{count} boxes reach beyond their images and are clipped", self.run_it("data", "verify", "net.ini").stderr)
+
     def test_wrong_boxes(self):
         """File, sample and row are named; such samples may be left out."""
         self.make([16])
         wrong = [list(rows) for rows in self.boxes]
-        for sample, row in ((2, (0, 3, 3, 3, 5)), (6, (1, 0, 0, 16, 17)), (9, (3, 1, 1, 2, 2)),
+        for sample, row in ((2, (0, 3, 3, 3, 5)), (6, (1, 16, 0, 18, 17)), (9, (3, 1, 1, 2, 2)),
                             (11, (0, float("nan"), 1, 2, 2))):
             wrong[sample].append(row)
         self.write_net(self.write_tar(wrong), "center_crop(12)", "objects")
         said = self.run_it("data", "verify", "net.ini", code=4).stdout
         for sentence in ("k02: field objects, row 2: the box x 3 to 3, y 3 to 5, of an image of 16 x 16 pixels "
                          "(width x height): x1 has to be greater than x0, and y1 than y0",
-                         "k06: field objects, row 2: the box x 0 to 16, y 0 to 17, of an image of 16 x 16 pixels "
-                         "(width x height): it is not inside the image",
+                         "k06: field objects, row 2: the box x 16 to 18, y 0 to 17, of an image of 16 x 16 pixels "
+                         "(width x height): it is outside the image",
                          "k09: field objects, row 1: the class 3 is no whole number from 0 to 2; -1 is a row that",
                          "k11: field objects, row 3: the box x nan to 2"):
             self.assertIn("shard.tar: " + sentence, said)

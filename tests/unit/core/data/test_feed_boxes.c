@@ -22,6 +22,7 @@ struct dlc_source {
     int without_image; /* numbers instead */
     int32_t wrong; /* the value of the last row of sample 4 that is wrong; -1: none */
     float value;
+    int outside; /* the other side of that box is as far beyond it */
 };
 
 static dlc_field fields[FIELDS];
@@ -69,6 +70,10 @@ static void make_box(const dlc_source *source, int64_t sample, int64_t k, float 
     box[DLC_BOX_Y1] = (float)height_of(source, sample);
 }
 
+static int32_t opposite(int32_t side) {
+    return side < DLC_BOX_X1 ? side + 2 : side - 2;
+}
+
 static void make_rows(const dlc_source *source, int64_t sample, int64_t rows,
                       float *box) {
     for (int64_t k = 0; k < rows; k++) {
@@ -79,6 +84,9 @@ static void make_rows(const dlc_source *source, int64_t sample, int64_t rows,
     }
     if (sample == 4 && source->wrong >= 0)
         box[(count_of(sample) - 1) * DLC_BOX_VALUES + source->wrong] = source->value;
+    if (sample == 4 && source->outside)
+        box[(count_of(sample) - 1) * DLC_BOX_VALUES + opposite(source->wrong)] =
+            source->value + (source->wrong < DLC_BOX_X1 ? 1 : -1);
 }
 
 static dlc_status read_sample(dlc_source *source, dlc_sample *sample) {
@@ -275,10 +283,8 @@ static const struct {
     {DLC_BOX_Y1, NAN, "x1 has to be greater than x0"},
     {DLC_BOX_X1, 3, "the box x 3 to 3, y 2 to 20, of an image of 20 x 20 pixels"},
     {DLC_BOX_Y0, 23, "x1 has to be greater than x0, and y1 than y0"},
-    {DLC_BOX_X0, -1, "it is not inside the image"},
-    {DLC_BOX_Y0, -0.5f, "it is not inside the image"},
-    {DLC_BOX_X1, 21, "it is not inside the image"},
-    {DLC_BOX_Y1, INFINITY, "it is not inside the image"},
+    {DLC_BOX_X0, 19.5f, "x1 has to be greater than x0"},
+    {DLC_BOX_X1, -1, "x1 has to be greater than x0"},
 };
 enum { MISTAKES = sizeof mistakes / sizeof *mistakes };
 
@@ -295,6 +301,43 @@ START_TEST(wrong_boxes) {
     ck_contains(dlc_detail(), "boxes.npz: row 4: field boxes, row 3: ");
     ck_contains(dlc_detail(), mistakes[_i].detail);
     dlc_feed_close(feed);
+}
+END_TEST
+
+/* A box that reaches beyond the image, on any side, is the part in it, of which all is
+ * visible; one that only touches it is outside. */
+START_TEST(beyond_the_image) {
+    static const struct {
+        int32_t value;
+        float by, outside, end;
+    } sides[] = {{DLC_BOX_X0, -7, SIDE, 0},
+                 {DLC_BOX_Y0, -0.5f, SIDE, 0},
+                 {DLC_BOX_X1, 90, 0, SIDE},
+                 {DLC_BOX_Y1, 24.5f, 0, SIDE}};
+    dlc_source source = source_of(_i);
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
+        float expected[DLC_BOX_VALUES];
+        make_box(&source, 4, 3, expected);
+        expected[sides[i].value] = sides[i].end;
+        source.wrong = sides[i].value;
+        source.value = sides[i].by;
+        dlc_feed_args args = args_of(&source, "");
+        args.test = 1;
+        args.min_visibility = 1;
+        dlc_feed *feed = opened(&args);
+        const float *rows = next(feed).field[BOXES];
+        ck_assert_mem_eq(rows + (4 * MOST + 3) * DLC_BOX_VALUES, expected,
+                         sizeof expected);
+        dlc_feed_close(feed);
+        source.outside = 1;
+        source.value = sides[i].outside;
+        dlc_batch batch;
+        feed = opened(&args);
+        ck_assert_int_eq(dlc_feed_next(feed, &batch), DLC_ERR_DATA);
+        ck_contains(dlc_detail(), "it is outside the image");
+        dlc_feed_close(feed);
+        source.outside = 0;
+    }
 }
 END_TEST
 
@@ -346,6 +389,7 @@ int main(void) {
     tcase_add_loop_test(tests, without_reading_images, 0, 4);
     tcase_add_test(tests, min_visibility);
     tcase_add_loop_test(tests, wrong_boxes, 0, MISTAKES);
+    tcase_add_loop_test(tests, beyond_the_image, 0, 2);
     tcase_add_test(tests, any_class);
     tcase_add_test(tests, refused);
     Suite *suite = suite_create("feed boxes");
