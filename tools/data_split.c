@@ -1,10 +1,13 @@
 /* dlcore data split: draws a part of the samples of each class for validation, and
- * writes two lists of files, as the data source for images reads them. */
+ * writes two lists of files, as the data source for images reads them, or two tables
+ * with the rows of one. */
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -25,7 +28,8 @@ typedef struct split_command {
 
 static const struct argp_option options[] = {
     {"output", 'o', "PREFIX", 0,
-     "the lists are PREFIX-train.txt and PREFIX-validation.txt", 0},
+     "the lists are PREFIX-train.txt and PREFIX-validation.txt; tables keep their ending",
+     0},
     {"validation", KEY_SHARE, "SHARE", 0, "share of each class for validation (0.1)",
      0},
     {0}};
@@ -64,7 +68,8 @@ static const struct argp argp = {
     .doc =
         "Draws a part of each class of [data] for validation, by [train] seed, and writes "
         "two lists with a line \"path label\" for each file, or \"path label...\" where "
-        "one may have several: then it draws a part of all. The paths are absolute.",
+        "one may have several: then it draws a part of all. The paths are absolute. Of the "
+        "rows of a table two tables are made, with its header.",
     .children = dlc_tool_children};
 
 /* ---- Drawing ----------------------------------------------------------------- */
@@ -72,6 +77,7 @@ static const struct argp argp = {
 typedef struct drawn {
     int64_t index;
     uint64_t key; /* random; the smallest of a class are for validation */
+    int64_t line; /* in the table */
     int32_t label;
     int is_validation;
     dlc_text labels; /* own; where it may have several, " 0 4 7" */
@@ -80,6 +86,7 @@ typedef struct drawn {
 typedef struct splitting {
     const split_command *command;
     int32_t classes; /* how many labels a sample may have; 0: it has one */
+    char *table;     /* own; whose rows the samples are; NULL: they are files */
     drawn *all;      /* own */
     int64_t count;
 } splitting;
@@ -136,10 +143,7 @@ static dlc_status add_line(const splitting *s, const drawn *one, dlc_text *list)
     char name[PATH_MAX], path[PATH_MAX];
     dlc_samples_name(&s->command->data.data->samples, one->index, name, sizeof name);
     if (!realpath(name, path))
-        return dlc_fail(DLC_ERR_DATA,
-                        "the samples are no files, so they cannot be listed "
-                        "(\"%s\")",
-                        name);
+        return dlc_fail(DLC_ERR_DATA, "%s: %s", name, strerror(errno));
     if (strchr(path, '\n'))
         return dlc_fail(DLC_ERR_DATA, "%s: a name with a line break cannot be listed",
                         path);
@@ -151,17 +155,53 @@ static dlc_status add_line(const splitting *s, const drawn *one, dlc_text *list)
     return dlc_text_status(list);
 }
 
+/* Appends the rows of a table that go to a list, below what is above its first row. */
+static dlc_status add_rows(const splitting *s, int is_validation, dlc_text *list) {
+    FILE *table = fopen(s->table, "re");
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    int64_t next = 0;
+    int taken = 1;
+    if (!table)
+        return dlc_fail(DLC_ERR_DATA, "cannot read %s: %s", s->table, strerror(errno));
+    for (int64_t number = 1; (length = getline(&line, &room, table)) > 0; number++) {
+        if (next < s->count && s->all[next].line == number)
+            taken = s->all[next++].is_validation == is_validation;
+        if (taken)
+            dlc_text_append(list, line, (size_t)length);
+    }
+    int complete = feof(table) && next == s->count;
+    free(line);
+    (void)fclose(table);
+    return complete ? dlc_text_status(list)
+                    : dlc_fail(DLC_ERR_DATA,
+                               "%s: its rows cannot be read in their order", s->table);
+}
+
+static dlc_status add_lines(const splitting *s, int is_validation, dlc_text *list) {
+    dlc_status status = DLC_OK;
+    for (int64_t i = 0; status == DLC_OK && i < s->count; i++)
+        if (s->all[i].is_validation == is_validation)
+            status = add_line(s, &s->all[i], list);
+    return status;
+}
+
+static const char *ending_of(const splitting *s) {
+    const char *name = s->table ? strrchr(s->table, '/') : NULL;
+    const char *ending = name ? strrchr(name, '.') : NULL;
+    return ending ? ending : ".txt";
+}
+
 static dlc_status write_list(const splitting *s, int is_validation) {
     dlc_text list = {0};
     int64_t lines = 0;
-    dlc_status status = DLC_OK;
-    char *path = dlc_format("%s-%s.txt", s->command->prefix,
-                            is_validation ? "validation" : "train");
-    for (int64_t i = 0; status == DLC_OK && i < s->count; i++)
-        if (s->all[i].is_validation == is_validation) {
-            status = add_line(s, &s->all[i], &list);
-            lines++;
-        }
+    char *path = dlc_format("%s-%s%s", s->command->prefix,
+                            is_validation ? "validation" : "train", ending_of(s));
+    for (int64_t i = 0; i < s->count; i++)
+        lines += s->all[i].is_validation == is_validation;
+    dlc_status status = s->table ? add_rows(s, is_validation, &list)
+                                 : add_lines(s, is_validation, &list);
     if (status == DLC_OK)
         status = path ? dlc_tool_file_write(path, dlc_text_string(&list), list.length)
                       : DLC_ERR_NOMEM;
@@ -172,23 +212,76 @@ static dlc_status write_list(const splitting *s, int is_validation) {
     return status;
 }
 
+/* The line that ends the name of a sample, as in "table.csv:17", which is cut off; 0:
+ * there is none. */
+static int64_t take_line(char *name) {
+    char *colon = strrchr(name, ':'), *end = NULL;
+    long long line = colon ? strtoll(colon + 1, &end, 10) : 0;
+    if (!end || *end || line < 1)
+        return 0;
+    *colon = '\0';
+    return line;
+}
+
+/* Are the samples files, or rows of a table? */
+static dlc_status find_samples(splitting *s) {
+    char name[PATH_MAX], path[PATH_MAX];
+    const dlc_samples *samples = &s->command->data.data->samples;
+    for (int64_t i = 0; i < s->count; i++) {
+        dlc_samples_name(samples, i, name, sizeof name);
+        if (i == 0 && access(name, F_OK) == 0)
+            return DLC_OK;
+        s->all[i].line = take_line(name);
+        if (i == 0 && s->all[i].line && realpath(name, path))
+            s->table = dlc_strdup(path);
+        if (i == 0 && !s->table)
+            return dlc_fail(
+                DLC_ERR_DATA,
+                "the samples are neither files nor rows of a table, so they "
+                "cannot be listed (\"%s\"); split what they were made of",
+                name);
+    }
+    return DLC_OK;
+}
+
+/* Paths in a table begin where it is, unless that is set. */
+static void warn_of_paths(const splitting *s) {
+    char folder[PATH_MAX], path[PATH_MAX];
+    const char *slash = strrchr(s->command->prefix, '/');
+    (void)snprintf(folder, sizeof folder, "%.*s.",
+                   slash ? (int)(slash + 1 - s->command->prefix) : 0,
+                   s->command->prefix);
+    size_t length = (size_t)(strrchr(s->table, '/') - s->table);
+    if (realpath(folder, path) &&
+        (strlen(path) != length || strncmp(path, s->table, length) != 0))
+        dlc_info("the tables are not beside %s: if paths in them are relative, set "
+                 "`folder = %.*s`",
+                 s->table, (int)length, s->table);
+}
+
 static dlc_status open_splitting(const split_command *command, splitting *s) {
     const dlc_samples *samples = &command->data.data->samples;
     int32_t classes = samples->classes;
     *s = (splitting){.command = command, .count = samples->info.samples};
-    if (classes < 0)
+    s->all = dlc_alloc((size_t)s->count, sizeof *s->all);
+    if (!s->all)
+        return DLC_ERR_NOMEM;
+    DLC_TRY(find_samples(s));
+    if (s->table && dlc_samples_are_encoded(samples))
+        warn_of_paths(s);
+    if (classes < 0 && !s->table)
         return dlc_fail(DLC_ERR_DATA,
                         "the samples have no classes, so they cannot be listed");
     if (classes != samples->label)
         s->classes = dlc_samples_field(samples, classes)->classes;
-    s->all = dlc_alloc((size_t)s->count, sizeof *s->all);
-    return s->all ? DLC_OK : DLC_ERR_NOMEM;
+    return DLC_OK;
 }
 
 static void close_splitting(splitting *s) {
     for (int64_t i = 0; s->all && i < s->count; i++)
         dlc_text_free(&s->all[i].labels);
     dlc_free(s->all);
+    dlc_free(s->table);
 }
 
 static dlc_status split(const split_command *command) {
@@ -198,7 +291,7 @@ static dlc_status split(const split_command *command) {
                       .labels_only = 1,
                       .visit = note_label,
                       .context = &s};
-    if (status == DLC_OK)
+    if (status == DLC_OK && command->data.data->samples.classes >= 0)
         status = data_scan_run(&scan);
     if (status == DLC_OK) {
         draw(command, s.all, s.count);

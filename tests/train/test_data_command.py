@@ -283,12 +283,31 @@ class Data(unittest.TestCase):
         self.assertEqual(sheets[0], sheets[1])
         self.assertNotEqual(sheets[1], sheets[2])  # numbers instead of names
 
-    def test_split_needs_classes(self):
+    def test_split_of_tables(self):
+        """Each row goes to one of two tables as it is written, class by class; without classes, too."""
         self.write_files()
-        path = next((self.path / "photos").glob("*/*.png"))
-        (self.path / "table.csv").write_text(f"file,size\n{path},0.5\n")
-        self.write_table("table.csv", "vector = size")
-        self.assertIn("the samples have no classes", self.run_dlcore("split", "net.ini", "-o", "x", ok=4).stderr)
+        rows = [f'"{path}",{path.parent.name[-1]},{i}\n' if i % 3 else f'"{path}",{path.parent.name[-1]},"{i}\n"\n\n'
+                for i, path in enumerate(sorted((self.path / "photos").glob("*/*.png")))]
+        (self.path / "far").mkdir()
+        for head, columns in (("file,class,size\n", "path = file\nlabel = class"), ("\ufefffile,class,size\n", "vector = size"),
+                              ("", "header = no\npath = 1\nlabel = 2")):
+            (self.path / "table.csv").write_text(head + "".join(rows))
+            (self.path / "net.ini").write_text(f"{HEAD}source = csv\nfile = table.csv\n{columns}\n{TAIL}")
+            said = self.run_dlcore("split", "net.ini", "-o", "far/part", "--validation=0.2").stderr
+            self.assertEqual(f"set `folder = {self.path.resolve()}`" in said, "path" in columns)
+            self.assertNotIn("folder", self.run_dlcore("split", "net.ini", "-o", "part", "--validation=0.2").stderr)
+            lists = []
+            for name in ("train", "validation"):
+                text = (self.path / f"part-{name}.csv").read_text()
+                self.assertEqual((self.path / f"far/part-{name}.csv").read_text(), text)
+                lists.append([row for row in rows if row in text])
+                self.assertEqual(text, head + "".join(lists[-1]))
+            self.assertEqual(sorted(lists[0] + lists[1]), sorted(rows))
+            self.assertEqual(len(lists[1]), SAMPLES * 0.2)
+            for c in range(CLASSES if "label" in columns else 0):
+                self.assertEqual(sum(f",{c}," in row for row in lists[1]), round(self.labels.count(c) * 0.2))
+        (self.path / "net.ini").write_text((self.path / "net.ini").read_text().replace("table.csv", "part-train.csv"))
+        self.assertIn("are good", self.run_dlcore("verify", "net.ini").stdout)
 
     def test_what_is_wrong(self):
         self.write_idx()
@@ -300,7 +319,7 @@ class Data(unittest.TestCase):
                                (("stats",), "no net")]:
             with self.subTest(options=options):
                 self.assertIn(words, self.run_dlcore(*options, ok=2).stderr)
-        self.assertIn("the samples are no files", self.run_dlcore("split", "net.ini", "-o", "x", ok=4).stderr)
+        self.assertIn("the samples are neither files nor rows of a table", self.run_dlcore("split", "net.ini", "-o", "x", ok=4).stderr)
 
 
 if __name__ == "__main__":
