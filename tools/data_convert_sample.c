@@ -129,13 +129,15 @@ static dlc_status convert_encoded(const data_command *command,
     DLC_TRY(dlc_decoders_inspect(data->decoders, value->data, value->bytes,
                                  dlc_settings_get_int(data->settings, "max_pixels"),
                                  &from));
+    int32_t channels = (int32_t)data->info.shape.dims[0];
     if (!is_resized(format, from.info.height, from.info.width)) {
+        /* As small as it can be: all of its bytes are read, and few pixels made. */
+        DLC_TRY(decode(&from, channels, 0, worker, &image));
         set_ending(file, from.format);
         return fill(file, NULL, 0, from.bytes, from.count);
     }
     DLC_TRY(plan_resize(format, from.info.height, from.info.width, &plan));
-    DLC_TRY(
-        decode(&from, (int32_t)data->info.shape.dims[0], plan.scale, worker, &image));
+    DLC_TRY(decode(&from, channels, plan.scale, worker, &image));
     DLC_TRY(resize(format, &plan, &image, worker, &made));
     return encode(command, format, 0, worker->pixels[RESULT], &made, worker, file);
 }

@@ -190,6 +190,28 @@ class Convert(unittest.TestCase):
         self.assertRegex(said, r"smallest +20 x 10 ")
         self.assertRegex(said, r"largest +16 x 16\n")
 
+    def test_damaged_files(self):
+        """A file that is cut short is found where it is only copied, too."""
+        side = 64
+        rows = b"".join(b"\0" + random.Random(y).randbytes(3 * side) for y in range(side))
+        whole = test_images.png(side, side, rows)
+        (self.folder / "pictures/a b/00.png").write_bytes(whole)
+        self.convert("small", "--resize=60")
+        shard, = (self.folder / "small").glob("*.tar")
+        with tarfile.open(shard) as tar:
+            jpeg = tar.extractfile(tar.next()).read()
+        self.assertEqual(jpeg[:2], b"\xff\xd8")
+        for name, data in (("jpg", jpeg), ("png", whole)):
+            path = self.folder / f"pictures/a b/00.{name}"
+            path.write_bytes(data)
+            self.convert(f"whole-{name}")
+            path.write_bytes(data[:len(data) * 3 // 4])
+            self.assertRegex(self.convert(f"cut-{name}", code=4).stderr, rf"a b/00\.{name}: ")
+            self.assertEqual(list((self.folder / f"cut-{name}").glob("*.tar")), [])
+            report = json.loads(self.convert(f"rest-{name}", "--set=data.on_error=skip", "--json").stdout)
+            self.assertEqual(report["skipped"], 1)
+            path.unlink()
+
     def test_refused(self):
         self.convert("shards")
         said = self.convert("shards", "--quality=50", code=2).stderr
