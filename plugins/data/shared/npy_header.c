@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-enum { FIXED = 8, TEXT_MOST = 65536 };
+/* Most headers are in the first bytes as a whole. */
+enum { FIXED = 8, TEXT_MOST = 65536, FIRST = 256 };
 
 /* The text of a header that is being read. */
 typedef struct scan {
@@ -131,23 +132,19 @@ static dlc_status refuse(const data_file *in, const char *name, const char *what
     return host->fail(DLC_ERR_DATA, "%s: %s: %s", in->path, name, what);
 }
 
-/* Finds where the dictionary is, as bytes of the file. */
-static dlc_status find_text(const data_file *in, const char *name, int64_t begin,
-                            int64_t bytes, int64_t *text, size_t *length) {
-    unsigned char fixed[FIXED + 4];
-    size_t count = bytes < (int64_t)sizeof fixed ? (size_t)bytes : sizeof fixed;
-    dlc_status status = file_read(in, begin, fixed, count);
-    if (status != DLC_OK)
-        return status;
-    if (count < sizeof fixed || memcmp(fixed, "\x93NUMPY", 6) != 0)
+/* Finds where the dictionary is, from the beginning of the array. */
+static dlc_status find_text(const data_file *in, const char *name,
+                            const unsigned char first[FIRST], int64_t bytes,
+                            size_t *text, size_t *length) {
+    if (bytes < FIXED + 4 || memcmp(first, "\x93NUMPY", 6) != 0)
         return refuse(in, name, "not an array in NumPy's format");
-    if (fixed[6] < 1 || fixed[6] > 3)
+    if (first[6] < 1 || first[6] > 3)
         return refuse(in, name, "its format has a version that is not known");
-    size_t wide = fixed[6] == 1 ? 2 : 4;
+    size_t wide = first[6] == 1 ? 2 : 4;
     *length = 0;
     for (size_t i = wide; i-- > 0;)
-        *length = *length << 8 | fixed[FIXED + i];
-    *text = begin + FIXED + (int64_t)wide;
+        *length = *length << 8 | first[FIXED + i];
+    *text = FIXED + wide;
     if (*length > TEXT_MOST || (int64_t)*length > bytes - FIXED - (int64_t)wide)
         return refuse(in, name, "its header is longer than the array");
     return DLC_OK;
@@ -156,24 +153,27 @@ static dlc_status find_text(const data_file *in, const char *name, int64_t begin
 dlc_status npy_header_read(const data_file *in, const char *name, int64_t begin,
                            int64_t bytes, array *made, int64_t *data) {
     array of = {0};
-    int64_t at = 0;
-    size_t length = 0;
-    dlc_status status = find_text(in, name, begin, bytes, &at, &length);
+    unsigned char first[FIRST];
+    size_t at = 0, length = 0;
+    dlc_status status = file_read(in, begin, first,
+                                  bytes < FIRST ? (size_t)bytes : FIRST);
+    if (status == DLC_OK)
+        status = find_text(in, name, first, bytes, &at, &length);
     if (status != DLC_OK)
         return status;
-    char *text = host->alloc(length + 1);
-    if (!text)
-        return DLC_ERR_NOMEM;
-    status = file_read(in, at, text, length);
+    char *far = at + length > FIRST ? host->alloc(length) : NULL;
+    const char *text = far ? far : (const char *)first + at;
+    if (at + length > FIRST)
+        status = far ? file_read(in, begin + (int64_t)at, far, length) : DLC_ERR_NOMEM;
     scan s = {text, text + length};
     const char *wrong = status == DLC_OK ? take_dictionary(&s, &of) : NULL;
-    host->free(text);
+    host->free(far);
     if (wrong)
         status = refuse(in, name, wrong);
     else if (status == DLC_OK && !array_is_sound(&of))
         status = refuse(in, name,
                         "it has no rows, is too large, or is not of plain numbers");
-    int64_t rest = begin + bytes - at - (int64_t)length;
+    int64_t rest = bytes - (int64_t)(at + length);
     if (status == DLC_OK && array_bytes(&of) != rest)
         status = host->fail(DLC_ERR_DATA,
                             "%s: %s: its header asks for %lld bytes, but it has %lld: "
@@ -183,6 +183,6 @@ dlc_status npy_header_read(const data_file *in, const char *name, int64_t begin,
     if (status != DLC_OK)
         return status;
     *made = of;
-    *data = at + (int64_t)length;
+    *data = begin + (int64_t)(at + length);
     return DLC_OK;
 }

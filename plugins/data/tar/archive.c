@@ -52,11 +52,11 @@ static int64_t number_of(const char *field, size_t bytes) {
 /* The sum of all bytes, with spaces in place of the sum. */
 static int has_right_sum(const header *h) {
     const unsigned char *bytes = (const unsigned char *)h;
-    int64_t sum = 0;
-    for (size_t i = 0; i < BLOCK; i++) {
-        int is_own = i >= offsetof(header, sum) && i < offsetof(header, type);
-        sum += is_own ? ' ' : bytes[i];
-    }
+    int32_t sum = 0;
+    for (size_t i = 0; i < BLOCK; i++)
+        sum += bytes[i];
+    for (size_t i = 0; i < sizeof h->sum; i++)
+        sum += ' ' - (unsigned char)h->sum[i];
     return sum == number_of(h->sum, sizeof h->sum);
 }
 
