@@ -389,6 +389,25 @@ static int is_grey(const dlc_samples *samples) {
            samples->info.shape.dims[0] == 1;
 }
 
+/* Files have sizes of their own. So images that all have one size need a transform that
+ * says so, before those of the section, unless one of these does. */
+static void add_transforms(const convert_command *command, dlc_text *text) {
+    const dlc_data_setup *data = command->data.data;
+    const dlc_samples *samples = &data->samples;
+    const char *list = dlc_settings_get_string(data->settings, "transforms");
+    dlc_shape size = samples->info.shape, any = {3, {size.dims[0], 0, 0}}, made;
+    if (convert_form_of(samples, samples->image) != CONVERT_PICTURE ||
+        dlc_samples_field(samples, samples->image)->flags ||
+        dlc_transforms_shape(data->transforms, &any, DLC_U8, &made) == DLC_OK)
+        return;
+    if (convert_is_resized(&command->format, size.dims[1], size.dims[2]) &&
+        dlc_transforms_shape(command->format.list, &size, DLC_U8, &made) == DLC_OK)
+        size = made;
+    dlc_text_add(
+        text, "transforms = center_crop(height=%" PRId64 ", width=%" PRId64 ")%s%s\n",
+        size.dims[1], size.dims[2], list ? ", " : "", list ? list : "");
+}
+
 static dlc_status report(const conversion *c) {
     const convert_command *command = c->command;
     if (command->data.tool.json) {
@@ -411,6 +430,7 @@ static dlc_status report(const conversion *c) {
             dlc_text_add(&text, "%s = %s\n", option_of[role], dlc_text_string(&names));
         dlc_text_free(&names);
     }
+    add_transforms(command, &text);
     dlc_status status = dlc_text_status(&text);
     if (status == DLC_OK)
         (void)fputs(dlc_text_string(&text), stdout);

@@ -14,6 +14,9 @@ typedef struct convert_format {
     dlc_transforms *list; /* own; resizes */
 } convert_format;
 
+/* Does the size of an image change? */
+int convert_is_resized(const convert_format *format, int64_t height, int64_t width);
+
 /* The memory of one thread. Start with {0}. */
 typedef struct convert_worker {
     dlc_read_sample read;

@@ -30,8 +30,7 @@ static int64_t shorter(int64_t height, int64_t width) {
     return height < width ? height : width;
 }
 
-/* Does the size change? */
-static int is_resized(const convert_format *format, int64_t height, int64_t width) {
+int convert_is_resized(const convert_format *format, int64_t height, int64_t width) {
     return format->resize && shorter(height, width) > format->resize;
 }
 
@@ -130,7 +129,7 @@ static dlc_status convert_encoded(const data_command *command,
                                  dlc_settings_get_int(data->settings, "max_pixels"),
                                  &from));
     int32_t channels = (int32_t)data->info.shape.dims[0];
-    if (!is_resized(format, from.info.height, from.info.width)) {
+    if (!convert_is_resized(format, from.info.height, from.info.width)) {
         /* As small as it can be: all of its bytes are read, and few pixels made. */
         DLC_TRY(decode(&from, channels, 0, worker, &image));
         set_ending(file, from.format);
@@ -152,7 +151,7 @@ static dlc_status convert_planes(const data_command *command,
                             .width = (int32_t)image.width,
                             .channels = (int32_t)image.channels};
     const uint8_t *planes = value->data;
-    if (is_resized(format, image.height, image.width)) {
+    if (convert_is_resized(format, image.height, image.width)) {
         dlc_transform_plan plan;
         DLC_TRY(plan_resize(format, image.height, image.width, &plan));
         DLC_TRY(resize(format, &plan, &image, worker, &made));

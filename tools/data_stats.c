@@ -24,10 +24,12 @@ static const struct argp argp = {
 /* What one thread has seen. */
 typedef struct totals {
     int64_t samples, bad, unlabelled;
-    double pixels, *sum, *squares; /* own; of each channel */
-    dlc_rect least, most;          /* sizes by area; x and y are unused */
-    double height, width;          /* sums */
-    int64_t *classes; /* own; samples of each, and after them boxes of each */
+    double pixels, *sum, *squares;  /* own; of each channel */
+    dlc_rect least, most;           /* sizes by area; x and y are unused */
+    double height, width;           /* sums */
+    int64_t *classes, *box_classes; /* own; samples and boxes of each */
+    size_t room;                    /* of `classes` */
+    int failed;                     /* memory ran out */
     int64_t boxes, clipped;
 } totals;
 
@@ -36,9 +38,10 @@ typedef struct counting {
     int is_image;           /* or numbers; then `channels` is how many */
     int64_t channels;       /* length of totals.sum; 0: of tokens, which have no mean */
     const dlc_field *boxes; /* NULL: there are none */
-    int32_t classes, box_classes;
-    const char *const *names; /* of the samples' classes; or NULL */
-    totals *of;               /* own; one per thread */
+    int has_classes;
+    int32_t classes, box_classes; /* in the end; classes that are seen may be more */
+    const char *const *names;     /* of the samples' classes; or NULL */
+    totals *of;                   /* own; one per thread */
     int32_t threads;
 } counting;
 
@@ -82,9 +85,23 @@ static void count_floats(totals *t, const dlc_image *image, int64_t channel) {
     }
 }
 
+/* Makes room for a class of a source that does not know how many there are. */
+static int reserve_class(totals *t, size_t label) {
+    if (label < t->room)
+        return 1;
+    size_t room = label + label / 2 + 1;
+    int64_t *grown = dlc_grow(t->classes, t->room, room, sizeof *grown);
+    t->failed |= !grown;
+    if (!grown)
+        return 0;
+    t->classes = grown;
+    t->room = room;
+    return 1;
+}
+
 static void count_label(const counting *c, totals *t, const data_sample *sample) {
-    int labelled = sample->label >= 0 && sample->label < c->classes;
-    if (labelled)
+    int labelled = sample->label >= 0;
+    if (labelled && reserve_class(t, (size_t)sample->label))
         t->classes[sample->label]++;
     for (int32_t i = 0; sample->labels && i < c->classes; i++) {
         t->classes[i] += sample->labels[i] == 1;
@@ -100,7 +117,7 @@ static void count_boxes(const counting *c, totals *t, const dlc_value *boxes) {
             continue;
         t->boxes++;
         if (c->box_classes)
-            t->classes[c->classes + (int32_t)row[DLC_BOX_CLASS]]++;
+            t->box_classes[(int32_t)row[DLC_BOX_CLASS]]++;
     }
 }
 
@@ -144,16 +161,33 @@ static void add(const counting *c, totals *all, const totals *more) {
         all->sum[i] += more->sum[i];
         all->squares[i] += more->squares[i];
     }
-    for (int32_t i = 0; i < c->classes + c->box_classes; i++)
-        all->classes[i] += more->classes[i];
+    for (size_t i = 0; i < more->room; i++)
+        if (more->classes[i] && reserve_class(all, i))
+            all->classes[i] += more->classes[i];
+    for (int32_t i = 0; i < c->box_classes; i++)
+        all->box_classes[i] += more->box_classes[i];
+    all->failed |= more->failed;
+}
+
+/* Adds all up, and counts the classes that were seen. */
+static dlc_status add_all(counting *c) {
+    totals *all = &c->of[0];
+    for (int32_t i = 1; i < c->threads; i++)
+        add(c, all, &c->of[i]);
+    for (size_t i = (size_t)c->classes; i < all->room; i++)
+        if (all->classes[i])
+            c->classes = (int32_t)i + 1;
+    return all->failed ? DLC_ERR_NOMEM : DLC_OK;
 }
 
 static dlc_status open_totals(const counting *c, totals *t) {
-    t->classes = dlc_alloc((size_t)c->classes + (size_t)c->box_classes,
-                           sizeof *t->classes);
+    t->classes = dlc_alloc((size_t)c->classes, sizeof *t->classes);
+    t->room = (size_t)c->classes;
+    t->box_classes = dlc_alloc((size_t)c->box_classes, sizeof *t->box_classes);
     t->sum = dlc_alloc((size_t)c->channels, sizeof *t->sum);
     t->squares = dlc_alloc((size_t)c->channels, sizeof *t->squares);
-    return t->classes && t->sum && t->squares ? DLC_OK : DLC_ERR_NOMEM;
+    return t->classes && t->box_classes && t->sum && t->squares ? DLC_OK
+                                                                : DLC_ERR_NOMEM;
 }
 
 static int64_t count_channels(const dlc_field *of) {
@@ -171,6 +205,7 @@ static dlc_status open_counting(const data_command *command, counting *c) {
                     .channels = count_channels(image)};
     int32_t field = samples->classes, boxes = data_boxes(samples);
     if (field >= 0) {
+        c->has_classes = 1;
         const dlc_field *classes = dlc_samples_field(samples, field);
         c->classes = classes->classes;
         c->names = classes->class_names;
@@ -188,6 +223,7 @@ static dlc_status open_counting(const data_command *command, counting *c) {
 static void close_counting(counting *c) {
     for (int32_t i = 0; c->of && i < c->threads; i++) {
         dlc_free(c->of[i].classes);
+        dlc_free(c->of[i].box_classes);
         dlc_free(c->of[i].sum);
         dlc_free(c->of[i].squares);
     }
@@ -271,17 +307,17 @@ static dlc_status print_text(const counting *c) {
         add_images(c, &text);
     else
         add_vectors(c, &text);
-    if (t->unlabelled)
+    if (t->unlabelled && c->has_classes)
         dlc_text_add(&text, "no class    %lld\n", (long long)t->unlabelled);
-    dlc_text_add(&text, "classes     %d\n", (int)c->classes);
+    if (c->has_classes)
+        dlc_text_add(&text, "classes     %d\n", (int)c->classes);
     add_counts(c->names, c->classes, t->classes, &text);
     if (c->boxes) {
         dlc_text_add(&text, "boxes       %lld\n", (long long)t->boxes);
         if (t->clipped)
             dlc_text_add(&text, "clipped     %lld; they reach beyond their images\n",
                          (long long)t->clipped);
-        add_counts(c->boxes->class_names, c->box_classes, t->classes + c->classes,
-                   &text);
+        add_counts(c->boxes->class_names, c->box_classes, t->box_classes, &text);
     }
     return dlc_tool_print_text(&text);
 }
@@ -333,7 +369,7 @@ static dlc_status print_json(const counting *c) {
         dlc_json_int(&json, "boxes", t->boxes);
         dlc_json_int(&json, "clipped_boxes", t->clipped);
         json_counts(&json, "box_classes", "boxes", c->boxes->class_names,
-                    c->box_classes, t->classes + c->classes);
+                    c->box_classes, t->box_classes);
     }
     dlc_json_end_object(&json);
     return dlc_tool_print_json(&json);
@@ -349,8 +385,8 @@ int dlc_command_data_stats(int argc, char **argv) {
     data_scan scan = {.command = &command, .visit = count, .context = &c};
     if (status == DLC_OK)
         status = data_scan_run(&scan);
-    for (int32_t i = 1; status == DLC_OK && i < c.threads; i++)
-        add(&c, &c.of[0], &c.of[i]);
+    if (status == DLC_OK)
+        status = add_all(&c);
     if (status == DLC_OK)
         status = command.tool.json ? print_json(&c) : print_text(&c);
     close_counting(&c);

@@ -91,6 +91,26 @@ class Convert(unittest.TestCase):
         self.convert("again", "--shard-size=1K")
         self.assertEqual(self.samples("again"), self.samples("shards"))
 
+    def test_images_of_one_size(self):
+        """The section that is printed says so, unless its transforms do; it trains the same."""
+        slow = "--set=solver.learning_rate=1e-6"
+        for name, transforms, kept in (("none", None, ""), ("mirror", "mirror(1)", ", mirror(1)"), ("crop", "center_crop(9)", None)):
+            self.write("source = cifar\nfolder = .\nfiles = records.bin", classes=10)
+            path = self.folder / "net.ini"
+            net = re.sub("transforms = .*\n", f"transforms = {transforms}\n" if transforms else "", path.read_text())
+            path.write_text(net)
+            weights = self.train(f"{name}-records", slow)
+            said = self.convert(f"{name}-shards").stdout
+            self.assertEqual("transforms = " in said, kept is not None)
+            if kept is not None:
+                self.assertIn(f"transforms = center_crop(height={SIDE}, width={SIDE}){kept}\n", said)
+                net = re.sub("transforms = .*\n", "", net)
+            path.write_text(net.replace("source = cifar\nfolder = .\nfiles = records.bin\n", said.split("\n", 1)[1]))
+            self.assertEqual(self.train(f"{name}-run", slow), weights)
+        self.write("source = cifar\nfolder = .\nfiles = records.bin", classes=10)
+        path.write_text(re.sub("transforms = .*\n", "", path.read_text()))
+        self.assertIn("center_crop(height=16, width=16)\n", self.convert("small", "--resize=16").stdout)
+
     def test_fields(self):
         """Masks, vectors and several classes: the same weights from shards, from shards of shards,
         and the same samples in these."""

@@ -145,6 +145,16 @@ class Sources(unittest.TestCase):
                 "chunks": "source = hdf5\nfiles = samples.hdf5\nimage = packed"}.items():
             with self.subTest(source=name):
                 self.assertEqual(self.train(name, source, side), weights)
+                self.check_stats(samples)
+
+    def check_stats(self, samples):
+        """Classes are counted, too, where a source does not know how many there are."""
+        done = subprocess.run([DLCORE, "data", "stats", "net.ini", "--json"], cwd=self.folder, capture_output=True,
+                              text=True, timeout=60, check=True)
+        found = json.loads(done.stdout)
+        labels = [label for label, _ in samples]
+        self.assertEqual([row["samples"] for row in found["classes"]], [labels.count(c) for c in sorted(set(labels))])
+        self.assertEqual(found["unlabelled"], 0)
 
     def test_fashion_mnist(self):
         samples = sorted(fashion(150), key=lambda sample: sample[0])
