@@ -138,7 +138,9 @@ static dlc_status check(dlc_setup *setup, dlc_problems *problems, dlc_data_setup
     if (!data->source || data->broken)
         return DLC_OK;
     dlc_setup_bind_fields(setup, phase, data);
-    for (int32_t i = DLC_FIELD_LABEL + 1; i < graph->fields; i++)
+    /* Samples without a label can be predicted, though not learned from. */
+    int32_t first = phase == DLC_PHASE_TEST ? DLC_FIELD_LABEL + 1 : DLC_FIELD_LABEL;
+    for (int32_t i = first; i < graph->fields; i++)
         if (data->fields.source[i] < 0 && graph->field[i].phases & (unsigned)phase)
             report_missing(setup, problems, data, phase, i);
     dlc_status status = data->broken ? DLC_OK : try_loader(data, phase, &key);

@@ -151,6 +151,22 @@ class Fields(unittest.TestCase):
                 self.assertAlmostEqual(found[0][0][key] or 0, found[1][0][key] or 0, 5, name)
             self.assert_close(found[0][1], found[1][1])
 
+    def test_samples_without_a_label(self):
+        """Nothing can be learned from them, but they can be predicted."""
+        (self.folder / "table.csv").write_text("a,b,l\n1,2,0\n3,4,1\n")
+        data = "source = csv\nfile = table.csv\nvector = a, b\nbatch = 2\n"
+        net = ("[net]\nname = net\n[data]\n{}[data.test]\n{}[solver]\ntype = sgd\nlearning_rate = 0.1\n"
+               "[ip]\ntype = inner_product\nnum_output = 2\n[loss]\ntype = softmax_loss\n")
+        path = self.folder / "net.ini"
+        path.write_text(net.format(data + "label = l\n", data))
+        self.run_net("train", path, "-q", f"--run-dir={self.folder}/run", "--iterations=1")
+        weights, = (self.folder / "run").glob("*.safetensors")
+        done = self.run_net("predict", path, f"--weights={weights}", "--data=test", "--json")
+        self.assertEqual(len(done.stdout.splitlines()), 2)
+        path.write_text(net.format(data, data + "label = l\n"))
+        self.assertIn("net.ini:4: [data] the samples have no field label, which layer 'loss' reads",
+                      self.run_net("train", path, fails=True).stderr)
+
     def test_mistakes(self):
         for net, sets, *sentences in (
                 ("segmentation", ["loss.label=mask2"], "[loss] label = mask2: there is no "
