@@ -115,8 +115,10 @@ static int by_index(const void *a, const void *b) {
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* A class keeps at least one sample for training. */
-static void draw(const split_command *command, drawn *all, int64_t count) {
+/* Returns how many samples are for validation; a class keeps at least one for training.
+ */
+static int64_t draw(const split_command *command, drawn *all, int64_t count) {
+    int64_t chosen = 0;
     for (int64_t i = 0; i < count; i++) {
         dlc_random random = dlc_random_make(command->data.setup->seed,
                                             STREAM_SPLIT + (uint64_t)i);
@@ -132,8 +134,10 @@ static void draw(const split_command *command, drawn *all, int64_t count) {
             wanted--;
         for (int64_t i = 0; i < wanted; i++)
             all[first + i].is_validation = 1;
+        chosen += wanted;
     }
     qsort(all, (size_t)count, sizeof *all, by_index);
+    return chosen;
 }
 
 /* ---- Lists ------------------------------------------------------------------- */
@@ -293,10 +297,13 @@ static dlc_status split(const split_command *command) {
                       .context = &s};
     if (status == DLC_OK && command->data.data->samples.classes >= 0)
         status = data_scan_run(&scan);
-    if (status == DLC_OK) {
-        draw(command, s.all, s.count);
+    if (status == DLC_OK && !draw(command, s.all, s.count))
+        status = dlc_fail(DLC_ERR_CONFIG,
+                          "no class has enough samples: a share of %g of each is none "
+                          "for validation; give a larger --validation",
+                          command->share);
+    if (status == DLC_OK)
         status = write_list(&s, 0);
-    }
     if (status == DLC_OK)
         status = write_list(&s, 1);
     close_splitting(&s);

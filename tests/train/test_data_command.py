@@ -209,6 +209,9 @@ class Data(unittest.TestCase):
         self.assertEqual((self.path / "part-validation.txt").read_text(), before)
         self.run_dlcore("split", "net.ini", "-o", "part", "--validation=0.2", "--seed=9")
         self.assertNotEqual((self.path / "part-validation.txt").read_text(), before)
+        self.assertIn("no class has enough samples: a share of 0.01",
+                      self.run_dlcore("split", "net.ini", "-o", "none", "--validation=0.01", ok=2).stderr)
+        self.assertEqual(list(self.path.glob("none*")), [])
         # The lists are data again.
         (self.path / "net.ini").write_text(
             HEAD + "source = images\nlist = part-train.txt\ntransforms = resize(height=4, width=4)\n" + TAIL)
