@@ -133,7 +133,7 @@ typedef struct dlc_data_info {
 
     /* Without fields: */
 
-    int32_t classes; /* labels are 0 .. classes-1; 0: not known */
+    int32_t classes; /* labels are 0 .. classes-1, or DLC_LABEL_NONE; 0: not known */
     dlc_shape shape; /* of the image of one sample: C, H, W */
     dlc_dtype dtype; /* DLC_U8 or DLC_F32 */
 

@@ -226,7 +226,8 @@ FIELDS = ((".read = bars_read,", ".read_sample = bars_sample,"),
            "            if (!value)\n                return DLC_ERR_NOMEM;\n            memset(value, 0, bytes[f]);\n"
            "        }\n    return DLC_OK;\n}\nstatic dlc_status bars_describe("))
 mutant("data.fields", "data", *FIELDS, ("{16, 4, 16}", "{16, 4, 12}"))
-mutant("data.fields", "data", *FIELDS, ("memset(value, 0, bytes[f])", "memset(value, f == 2 ? 255 : 0, bytes[f])"))
+mutant("data.fields", "data", *FIELDS, ("memset(value, 0, bytes[f])", "memset(value, 0, bytes[f]);\n            if (f == 2)\n"
+                                        "                *(float *)value = __builtin_inff()"))
 mutant("data.describe", "data", *FIELDS, ('"angles"', '"label"'))
 mutant("data.describe", "data", *FIELDS, ("{sizeof(dlc_field), DLC_ROLE_VECTOR", "{8, DLC_ROLE_VECTOR"))
 mutant("data.name", "data", ("static const dlc_data_ops ops = {", "static void bars_name(dlc_source *source, int64_t index, "
