@@ -85,9 +85,7 @@ int main(int argc, char **argv) {
         static char name[64]; /* argv keeps pointing to it */
         snprintf(name, sizeof name, "dlcore %s", subcommands[i].name);
         argv[1] = name;
-        int code = subcommands[i].run(argc - 1, argv + 1);
-        dlc_exit_allow();
-        return code;
+        dlc_exit(subcommands[i].run(argc - 1, argv + 1));
     }
     return unknown(argv[1]);
 }

@@ -15,6 +15,7 @@ typedef enum dlc_frame_kind {
     DLC_FRAME_BROADCAST = 2,  /* number: root; size; payload: from the root only */
     DLC_FRAME_SIGNAL = 3,     /* number: the signal that the rank received */
     DLC_FRAME_FAILED = 13,    /* number: the status it ends with; payload: the reason */
+    DLC_FRAME_RETURNED = 14,  /* its main has returned */
     /* Hub to rank. */
     DLC_FRAME_RESULT = 4,  /* payload: the result of the collective */
     DLC_FRAME_REQUEST = 5, /* number: DLC_JOB_STOP ... */

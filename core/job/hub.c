@@ -223,7 +223,8 @@ void dlc_hub_rank_ended(dlc_hub *hub, int rank, int by_signal, int number) {
     dlc_peer *peer = &hub->peer[rank];
     int by_hub = hub->killed || peer->killed_by_hub;
     int first = !hub->aborting && !hub->killed;
-    int signal = by_signal ? number : 0, code = by_signal ? 0 : number;
+    int has_quit = !by_signal && !number && !peer->returned;
+    int signal = by_signal ? number : 0, code = by_signal ? 0 : number + has_quit;
     char text[256 + DLC_FAILURE_TEXT], activity[DLC_ACTIVITY_TEXT];
     peer->running = 0;
     last_activity(peer, activity);
@@ -238,7 +239,10 @@ void dlc_hub_rank_ended(dlc_hub *hub, int rank, int by_signal, int number) {
         if (peer->failed)
             snprintf(what, room, ": %s", peer->failure);
         else
-            snprintf(what, room, " ended with exit code %d%s", code, activity);
+            snprintf(what, room, " ended with exit code %d%s%s", number, activity,
+                     has_quit ? " before its work was done: a plugin, or a library "
+                                "that it uses, has called _exit()"
+                              : "");
         if (first && code > hub->failure)
             hub->failure = code;
     }

@@ -45,6 +45,7 @@ typedef struct dlc_peer {
     int called;        /* that contribution is complete */
     dlc_status failed; /* the status it has reported to end with; DLC_OK: none */
     char failure[DLC_FAILURE_TEXT]; /* the reason it gave */
+    int returned;                   /* from main; 0: not, or it could not say so */
     uint64_t stop_time; /* when it was first signalled to stop; 0: not yet */
 
     /* What is being sent: `out`, with the hub's result inserted at `result_at`. */

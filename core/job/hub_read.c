@@ -83,6 +83,9 @@ static void frame_begin(dlc_hub *hub, int rank) {
     case DLC_FRAME_FAILED:
         begin_failure(hub, rank);
         break;
+    case DLC_FRAME_RETURNED:
+        peer->returned = 1;
+        break;
     case DLC_FRAME_ENDED:
         if (peer->remote && peer->running)
             dlc_hub_rank_ended(hub, rank, frame->size != 0, frame->number);

@@ -63,8 +63,8 @@ typedef struct dlc_job_options {
  * everything that the caller has set up. The caller must be single-threaded. The ranks'
  * standard input is empty. Rank 0 writes to the caller's stdout and stderr; the lines
  * of the others are written whole to stderr, prefixed by "[rank N] ". Ranks are killed
- * when the caller dies. A forked rank ends with exit(), so functions that the caller
- * has registered with atexit() run in each rank as well.
+ * when the caller dies. A forked rank ends with dlc_exit(), so functions that the
+ * caller has registered with atexit() run in each rank as well.
  *
  * *exit_code, set when DLC_OK is returned, is what the command should exit with:
  *   0      every rank returned 0
@@ -75,7 +75,9 @@ typedef struct dlc_job_options {
  *          same process, 0.2 s or more later, kills the ranks at once; so does the
  *          first when a rank then makes no progress for `hang_timeout` seconds.
  *   else   the highest exit code of a rank, except those that ended because of another
- * A rank that returns anything but 0 ends the job for the others, too.
+ * A rank that returns anything but 0 ends the job for the others, too. A forked rank
+ * that ends with exit code 0 before `main` has returned, by _exit(), counts as failed
+ * with exit code 1.
  * An error status means that no rank has run `main`, or that they were killed.
  *
  * With `external`, and with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT or PMIx's

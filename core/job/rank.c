@@ -302,6 +302,11 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
     return DLC_OK;
 }
 
+void dlc_rank_returned(dlc_job *job) {
+    dlc_frame frame = {.kind = DLC_FRAME_RETURNED};
+    (void)send_frame(job, &frame, NULL);
+}
+
 int dlc_rank_close(dlc_job *job) {
     if (job->has_thread) {
         uint64_t one = 1;

@@ -15,6 +15,9 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job);
 const dlc_topo *dlc_rank_machine(const dlc_job *job);
 /* The entry of dlc_job_rank_info, to complete it (machines.c). */
 dlc_rank_info *dlc_rank_own_info(dlc_job *job, int r);
+/* Tells the hub that main has returned, without which an exit code of 0 is a failure.
+ */
+void dlc_rank_returned(dlc_job *job);
 /* Returns the signal that asked the only rank of a job to stop, 0 if none did. */
 int dlc_rank_close(dlc_job *job);
 

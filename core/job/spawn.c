@@ -96,6 +96,7 @@ static int rank_main(const dlc_launch *launch, const dlc_spawn *spawn, int contr
         code = dlc_exit_code(status);
     } else {
         code = dlc_exit_byte(launch->main(made, launch->argument));
+        dlc_rank_returned(made);
         dlc_rank_close(made);
     }
     if (spawn->at_exit && !code) /* after a failure it might hang */
@@ -115,10 +116,7 @@ static void begin_rank(const dlc_launch *launch, const dlc_spawn *spawn,
     if (output[0] >= 0)
         close(output[0]);
     spawn->in_child(spawn->context);
-    int code = rank_main(launch, spawn, control[1], output[1]);
-    dlc_exit_allow();
-    /* exit() and not _exit(): streams are flushed and libraries closed. */
-    exit(code); // NOLINT(concurrency-mt-unsafe)
+    dlc_exit(rank_main(launch, spawn, control[1], output[1]));
 }
 
 dlc_status dlc_spawn_rank(const dlc_launch *launch, const dlc_spawn *spawn,

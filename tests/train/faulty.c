@@ -4,6 +4,7 @@
  * "later" belongs to a family that infers nothing without a device. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <dlcore/data.h>
 #include <dlcore/layer.h>
@@ -19,10 +20,23 @@ static int is(const char *fault, const char *name) {
     return strcmp(fault, name) == 0;
 }
 
+static void crash(void) {
+    abort();
+}
+
+static void hang(void) {
+    for (;;)
+        (void)pause();
+}
+
 static dlc_status create(const dlc_layer_args *args, dlc_layer **layer) {
     const char *fault = host->get_string(args->settings, "fault");
     if (is(fault, "exit_in_create"))
         exit(0); // NOLINT(concurrency-mt-unsafe)
+    if (is(fault, "crash_at_exit"))
+        (void)atexit(crash);
+    if (is(fault, "hang_at_exit"))
+        (void)atexit(hang);
     if (is(fault, "silent_create"))
         return DLC_ERR_IO;
     if (is(fault, "no_layer"))
@@ -64,6 +78,10 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     float *y = run->out[0];
     if (is(layer->fault, "exit_in_forward"))
         exit(0); // NOLINT(concurrency-mt-unsafe)
+    if (is(layer->fault, "quit_in_forward"))
+        _exit(0);
+    if (is(layer->fault, "crash_in_forward"))
+        abort();
     if (is(layer->fault, "silent_forward"))
         return DLC_ERR_IO;
     for (int64_t i = 0; i < layer->count; i++)
@@ -170,7 +188,8 @@ static dlc_status load(const dlc_host *services) {
 static const dlc_option options[] = {
     DLC_CHOICE("fault", "none",
                "none|exit_in_create|exit_in_forward|silent_create|silent_forward|"
-               "odd_input|no_layer",
+               "odd_input|no_layer|quit_in_forward|crash_at_exit|hang_at_exit|"
+               "crash_in_forward",
                "what goes wrong"),
     DLC_OPTIONS_END,
 };

@@ -7,6 +7,7 @@ plugin ends the job with a sentence that names the layer.
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -75,7 +76,25 @@ class Plugins(unittest.TestCase):
         """A plugin that ends the process does not end the job as if it were done."""
         for fault, ranks in (("exit_in_create", 1), ("exit_in_forward", 1), ("exit_in_forward", 2)):
             with self.subTest(fault=fault, ranks=ranks):
-                self.expect(self.train(fault, ranks=ranks), 1, r"error: .*has called exit\(0\)")
+                self.expect(self.train(fault, ranks=ranks), 1, r"error: .*layer-faulty.so has called exit\(0\)")
+
+    def test_quit(self):
+        """A rank that calls _exit() has not done its work, whatever its exit code."""
+        self.expect(self.train("quit_in_forward", ranks=2), 1, r"rank \d .* ended with exit code 0 during forward own "
+                    r"before its work was done: .* has called _exit\(\)")
+
+    def test_crash(self):
+        self.expect(self.train("crash_in_forward"), -signal.SIGABRT, "error: .*layer-faulty.so has crashed: signal 6")
+
+    def test_crash_or_hang_at_exit(self):
+        """The work is done by then."""
+        for fault, ranks, words in (("crash_at_exit", 1, "has crashed as this process ended: signal 6"),
+                                    ("crash_at_exit", 2, "has crashed as this process ended: signal 6"),
+                                    ("hang_at_exit", 1, "does not let this process end")):
+            with self.subTest(fault=fault, ranks=ranks):
+                done = self.train(fault, ranks=ranks)
+                self.expect(done, 0, r"\S+layer-faulty.so " + words)
+                self.assertIn("done after 4 iterations", done.stdout)
 
 
 if __name__ == "__main__":

@@ -113,6 +113,20 @@ START_TEST(first_failure_counts) {
 }
 END_TEST
 
+START_TEST(ranks_return) {
+    const dlc_frame returned = {.kind = DLC_FRAME_RETURNED};
+    say(1, &returned, sizeof returned);
+    dlc_hub_read(&hub, 1);
+    dlc_hub_rank_ended(&hub, 1, 0, 0);
+    ck_assert_int_eq(dlc_hub_exit_code(&hub), 0);
+    dlc_hub_rank_ended(&hub, 2, 0, 0);
+    ck_assert_int_eq(dlc_hub_exit_code(&hub), 1);
+    expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_PEER,
+                 "rank 2 (host h, pid 102) ended with exit code 0 before its work was "
+                 "done: a plugin, or a library that it uses, has called _exit()");
+}
+END_TEST
+
 START_TEST(a_signal_is_worse_than_a_code) {
     dlc_hub_rank_ended(&hub, 1, 0, 3);
     ck_assert_int_eq(dlc_hub_exit_code(&hub), 3);
@@ -226,6 +240,7 @@ END_TEST
 START_TEST(ended_ranks_are_not_waited_for) {
     ck_assert(begin(0, gather_of(4)));
     dlc_hub_call_end(&hub, 0);
+    peer[0].returned = peer[2].returned = 1;
     dlc_hub_rank_ended(&hub, 0, 0, 0); /* its contribution is complete */
     ck_assert(!hub.aborting);
     dlc_hub_rank_ended(&hub, 2, 0, 0);
@@ -503,6 +518,7 @@ END_TEST
 int main(void) {
     const TTest *const tests[] = {
         first_failure_counts,
+        ranks_return,
         a_signal_is_worse_than_a_code,
         own_kills_are_no_loss,
         first_abort_counts,
