@@ -1,6 +1,9 @@
 /* The checks of opening and closing, for the kinds that one process can open alone:
  * devices, layers, consistency models and data sources. */
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <dlcore/dlcore.h>
 
@@ -223,6 +226,38 @@ static void goes_without_memory(suite_run *run) {
     fixture_close(&l, l.object);
 }
 
+static int can_open(const dlc_feature *feature) {
+    return feature->kind == DLC_KIND_DEVICE || feature->kind == DLC_KIND_LAYER ||
+           feature->kind == DLC_KIND_CONSISTENCY || feature->kind == DLC_KIND_DATA;
+}
+
+/* In a process that has called exit(). */
+static void use_and_exit(suite_run *run) {
+    fixture l;
+    if (suite_load(run) == DLC_OK && can_open(run->feature)) {
+        suite_make_settings(run);
+        fixture_begin(run, &l);
+        must_open(&l);
+        fixture_close(&l, l.object);
+    }
+    exit(0); // NOLINT(concurrency-mt-unsafe)
+}
+
+static void ends_in_order(suite_run *run) {
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0)
+        use_and_exit(run);
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        suite_skip(run, "cannot start a process");
+    if (WIFSIGNALED(status))
+        suite_fail(run, "it crashes as the process exits: signal %d (%s)",
+                   WTERMSIG(status), strsignal(WTERMSIG(status)));
+    if (WEXITSTATUS(status))
+        suite_fail(run, "after exit(0), it ends the process with exit code %d",
+                   WEXITSTATUS(status));
+}
+
 #define CHECK(name, promise, run) \
     { name, promise, 0, 1, SUITE_LOADED, 120, run }
 
@@ -233,5 +268,7 @@ const suite_check suite_lifecycle_checks[] = {
     CHECK("lifecycle.null", "closing NULL does nothing", takes_null),
     CHECK("lifecycle.no_memory", "opening survives the failure of each allocation",
           goes_without_memory),
+    {"lifecycle.exit", "after closing, the process exits", 0, 1, SUITE_OPENED, 30,
+     ends_in_order},
     {.name = NULL},
 };

@@ -89,6 +89,14 @@ mutant("lifecycle.null", "consistency", ("    host->free(model);", "    model->t
 mutant("lifecycle.no_memory", "consistency", ("    if (!made)\n        return DLC_ERR_NOMEM;\n", ""))
 mutant("lifecycle.no_memory", "layer", ("    if (!made)\n        return DLC_ERR_NOMEM;\n", ""))
 
+mutant("lifecycle.exit", "consistency", (END, "__attribute__((destructor)) static void end(void) {\n    __builtin_trap();\n}\n" + END))
+mutant("lifecycle.exit", "solver", ("static dlc_status solver_load", "#include <stdlib.h>\n#include <unistd.h>\n"
+                                    "static void end(void) {\n    pause();\n}\nstatic dlc_status solver_load"),
+       (LOAD, LOAD + "    atexit(end);\n"))
+mutant("lifecycle.exit", "data", ("static dlc_status bars_open", "#include <stdlib.h>\n#include <unistd.h>\n"
+                                  "static void end(void) {\n    _exit(3);\n}\nstatic dlc_status bars_open"),
+       ("    made->seed = args->seed;", "    atexit(end);\n    made->seed = args->seed;"))
+
 # ---- Solvers -----------------------------------------------------------------------
 NEEDS = "    (void)settings;\n    needs->rule = &update;\n"
 STEP = "    *weight -= step->learning_rate * slot[VELOCITY];\n"
