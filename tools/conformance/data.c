@@ -1,5 +1,6 @@
 /* The checks of data sources: a number must stand for the same sample in any order,
  * thread, process and instance. */
+#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -7,12 +8,14 @@
 
 #include <dlcore/data.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "data/samples.h"
+#include "fence.h"
 #include "suite.h"
 
-enum { SOME = 24, GUARD = 64, SAMPLES_MOST = 4096, THREADS = 4 };
+enum { FEW = 4, SOME = 24, GUARD = 64, SAMPLES_MOST = 4096, THREADS = 4 };
 #define SAMPLE_BYTES_MOST ((size_t)64 << 20)
 
 /* The open data source under test. */
@@ -192,6 +195,73 @@ static void fields_have_values(suite_run *run) {
     dlc_read_sample_free(&read);
 }
 
+/* A sample that is read into memory which ends where that of the process does. */
+typedef struct fenced_sample {
+    dlc_sample sample; /* first */
+    dlc_value value[DLC_FIELDS_MAX];
+    suite_run *run;
+    uint64_t bytes[DLC_FIELDS_MAX]; /* that were asked for */
+} fenced_sample;
+
+static void *give_fenced(dlc_sample *sample, int32_t field, uint64_t bytes) {
+    fenced_sample *given = (fenced_sample *)sample;
+    if (bytes > SAMPLE_BYTES_MOST)
+        suite_skip(given->run, "a value has %" PRIu64 " bytes, too many for this check",
+                   bytes);
+    unsigned char *memory = fence(given->run, (size_t)bytes).end - bytes;
+    given->bytes[field] = bytes;
+    given->value[field] = (dlc_value){.data = memory, .bytes = bytes};
+    return memory;
+}
+
+static void read_fenced(const fixture *s, int64_t index) {
+    int32_t fields = s->samples.info.field_count;
+    fenced_sample read = {.sample = {.size = sizeof read.sample,
+                                     .wanted = (1u << fields) - 1,
+                                     .index = index,
+                                     .value = read.value,
+                                     .memory = give_fenced},
+                          .run = s->run};
+    suite_must(s->run, s->ops->read_sample(s->source, &read.sample), "read_sample");
+    for (int32_t f = 0; f < fields; f++)
+        if (read.bytes[f] && read.value[f].bytes > read.bytes[f])
+            suite_fail(s->run,
+                       "it asks for %" PRIu64 " bytes for field %s, and says that they "
+                       "are %" PRIu64,
+                       read.bytes[f], dlc_samples_field(&s->samples, f)->name,
+                       read.value[f].bytes);
+}
+
+/* The values of a sample are used while others are read. */
+static void values_stay(suite_run *run) {
+    fixture s;
+    dlc_read_sample first = {0}, next = {0};
+    unsigned char *copy[DLC_FIELDS_MAX];
+    int64_t index[SOME];
+    fixture_open(run, 1, &s);
+    if (!s.samples.info.fields)
+        suite_skip(run, "a source without fields gives no memory of its own");
+    scatter(&s, index);
+    int32_t fields = s.samples.info.field_count;
+    uint32_t all = (1u << fields) - 1;
+    suite_must(run, dlc_samples_read_fields(&s.samples, 0, all, NULL, &first), "read");
+    for (int32_t f = 0; f < fields; f++) {
+        copy[f] = dlc_alloc(first.value[f].bytes + 1, 1);
+        if (!copy[f])
+            suite_skip(run, "out of memory");
+        memcpy(copy[f], first.value[f].data, first.value[f].bytes);
+    }
+    for (int i = 0; i < SOME; i++)
+        suite_must(run, dlc_samples_read_fields(&s.samples, index[i], all, NULL, &next),
+                   "read");
+    for (int32_t f = 0; f < fields; f++)
+        if (memcmp(copy[f], first.value[f].data, first.value[f].bytes) != 0)
+            suite_fail(run,
+                       "field %s of sample 0 changes when other samples are read: its "
+                       "value is in memory that they use, too",
+                       dlc_samples_field(&s.samples, f)->name);
+}
+
 static void names_end(suite_run *run) {
     enum { ROOM = 8 };
     char text[ROOM + GUARD];
@@ -235,6 +305,11 @@ static void stays_in_bounds(suite_run *run) {
     int32_t labels[SOME + 1];
     fixture_open(run, 1, &s);
     scatter(&s, index);
+    if (s.samples.info.fields) {
+        for (int i = 0; i < FEW; i++)
+            read_fenced(&s, index[i]);
+        return;
+    }
     size_t bytes = SOME * image_bytes(&s);
     unsigned char *all = sample_memory(&s, SOME);
     memset(all + bytes, 0xa5, GUARD);
@@ -310,10 +385,11 @@ typedef struct reading {
     int64_t differs; /* a sample that does; -1: none */
 } reading;
 
+/* For a while, so that threads meet in the same code on a busy machine too. */
 static void *read_often(void *context) {
-    enum { TIMES = 20 };
     reading *r = context;
-    for (int i = 0; i < TIMES && r->differs < 0; i++) {
+    uint64_t start = dlc_now_ns();
+    for (int i = 0; r->differs < 0 && dlc_since(start) < 0.5; i++) {
         copies made;
         read_copies(r->s, i % 2, &made);
         r->differs = difference(r->s, &made, r->expected);
@@ -374,6 +450,7 @@ const suite_check suite_data_checks[] = {
     CHECK("data.finite", "samples are finite numbers", numbers_are_finite),
     CHECK("data.fields", "every field has a value of its shape, of finite numbers",
           fields_have_values),
+    CHECK("data.stays", "values stay as they are while others are read", values_stay),
     CHECK("data.name", "the name of a sample stays inside its buffer", names_end),
     CHECK("data.order", "samples do not depend on the order of reading", order_is_free),
     CHECK("data.bounds", "read stays inside its buffers", stays_in_bounds),

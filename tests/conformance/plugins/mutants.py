@@ -238,6 +238,14 @@ mutant("data.fields", "data", *FIELDS, ("memset(value, 0, bytes[f])", "memset(va
                                         "                *(float *)value = __builtin_inff()"))
 mutant("data.describe", "data", *FIELDS, ('"angles"', '"label"'))
 mutant("data.describe", "data", *FIELDS, ("{sizeof(dlc_field), DLC_ROLE_VECTOR", "{8, DLC_ROLE_VECTOR"))
+MEMORY = "void *value = sample->memory(sample, f, bytes[f]);"
+mutant("data.stays", "data", *FIELDS, (MEMORY, "static char values[3][16];\n            void *value = values[f];\n"
+                                       "            sample->value[f].data = value;\n            sample->value[f].bytes = bytes[f];"),
+       ("memset(value, 0, bytes[f])", "memset(value, f == 0 ? (int)sample->index : 0, bytes[f])"))
+mutant("data.bounds", "data", *FIELDS, ("memset(value, 0, bytes[f])", "memset(value, 0, bytes[f] + (f == 0))"))
+mutant("data.bounds", "data", *FIELDS, (MEMORY, "void *value = sample->memory(sample, f, f == 2 ? 8 : bytes[f]);\n"
+                                        "            sample->value[f].bytes = bytes[f];"),
+       ("memset(value, 0, bytes[f])", "memset(value, 0, f == 2 ? 8 : bytes[f])"))
 mutant("data.name", "data", ("static const dlc_data_ops ops = {", "static void bars_name(dlc_source *source, int64_t index, "
        "char *text, size_t room) {\n    (void)source;\n    (void)index;\n    memset(text, 'x', room);\n}\n"
        "static const dlc_data_ops ops = {\n    .name = bars_name,"))
@@ -254,6 +262,11 @@ mutant("data.concurrent", "data", ("#include <string.h>", "#include <string.h>\n
        ("        labels[i] = make_sample(source, source->first + index[i], pixels);",
         "    {\n        static volatile int64_t at;\n        at = index[i];\n        usleep(1);\n"
         "        labels[i] = make_sample(source, source->first + at, pixels);\n    }"))
+mutant("data.concurrent", "data", ("        labels[i] = make_sample(source, source->first + index[i], pixels);",
+                                   "    {\n        static unsigned char shared[16 * 16];\n"
+                                   "        labels[i] = (int32_t)(index[i] % source->classes);\n"
+                                   "        memset(shared, (int)(index[i] & 255), sizeof shared);\n"
+                                   "        memcpy(pixels, shared, (size_t)(source->side * source->side));\n    }"))
 mutant("data.fork", "data", ("#include <string.h>", "#include <string.h>\n#include <unistd.h>"),
        (READ, READ + "    static int owner;\n    if (!owner)\n        owner = getpid();\n    if (owner != getpid())\n"
         "        memset(data, 0, 16);\n"),
