@@ -17,10 +17,10 @@ static dlc_status pnm_load(const dlc_host *services) {
 }
 
 /* A file: what its header says, and where its pixels are. */
-typedef struct picture {
+typedef struct pnm {
     int32_t width, height, channels;
     const unsigned char *pixels;
-} picture;
+} pnm;
 
 /* The part of a file that is still to be read. */
 typedef struct rest {
@@ -52,8 +52,7 @@ static int pnm_matches(const unsigned char *bytes, size_t count) {
            is_space(bytes[2]);
 }
 
-static dlc_status read_header(const unsigned char *bytes, size_t count,
-                              picture *picture) {
+static dlc_status read_header(const unsigned char *bytes, size_t count, pnm *picture) {
     if (!pnm_matches(bytes, count))
         return host->fail(DLC_ERR_DATA, "this is not a PGM or PPM file");
     rest r = {bytes + 2, bytes + count};
@@ -81,7 +80,7 @@ static dlc_status read_header(const unsigned char *bytes, size_t count,
 
 static dlc_status pnm_inspect(const unsigned char *bytes, size_t count,
                               dlc_image_info *info) {
-    picture read;
+    pnm read;
     dlc_status status = read_header(bytes, count, &read);
     if (status != DLC_OK)
         return status;
@@ -106,7 +105,7 @@ static void copy_pixel(const unsigned char *from, int32_t have, unsigned char *t
 }
 
 static dlc_status pnm_decode(const dlc_decode_args *args, unsigned char *pixels) {
-    picture read;
+    pnm read;
     dlc_status status = read_header(args->bytes, args->count, &read);
     if (status != DLC_OK)
         return status;
