@@ -58,10 +58,6 @@ static void report_exit(int code, void *context) {
 
 /* Once; then the signal has its usual effect, unless the work is done. */
 static void report_crash(int number) {
-    if (number == SIGALRM && gettid() != getpid()) {
-        (void)tgkill(getpid(), getpid(), number); /* the thread that is in exit() */
-        return;
-    }
     (void)signal(SIGALRM, SIG_DFL);
     (void)alarm(2); /* if a lock is held that reporting takes */
     if (number == SIGALRM)

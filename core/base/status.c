@@ -24,6 +24,10 @@ const char *dlc_detail(void) {
     return detail;
 }
 
+void dlc_detail_clear(void) {
+    detail[0] = '\0';
+}
+
 const char *dlc_status_text(dlc_status status) {
     switch (status) {
     case DLC_OK:

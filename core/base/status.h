@@ -14,6 +14,10 @@ dlc_status dlc_fail(dlc_status status, const char *format, ...)
  * the next one. */
 const char *dlc_detail(void);
 
+/* Before a call that may fail without a sentence, so that an old one is not taken for
+ * its own. */
+void dlc_detail_clear(void);
+
 /* A short text for a code, such as "out of memory"; that of its class for an unknown
  * code. */
 const char *dlc_status_text(dlc_status status);

@@ -38,7 +38,7 @@ static dlc_status open_team(dlc_team *team, const dlc_team_args *args) {
                                       .job = args->job,
                                       .oob_all_gather = args->oob_all_gather,
                                       .check = args->check};
-    DLC_TRY(team->ops->open(&team->args, &team->endpoint));
+    DLC_TRY(DLC_ASK(team->ops, "open", team->ops->open(&team->args, &team->endpoint)));
     DLC_TRY(dlc_answer_check_opened(team->feature, team->endpoint));
     return query_queues(team);
 }
@@ -71,7 +71,8 @@ void dlc_team_close(dlc_team *team) {
 dlc_status dlc_team_register_buffer(dlc_team *team, const dlc_memory *memory) {
     if (!DLC_CAN(team->ops, register_buffer))
         return DLC_OK;
-    return team->ops->register_buffer(team->endpoint, memory);
+    return DLC_ASK(team->ops, "register_buffer",
+                   team->ops->register_buffer(team->endpoint, memory));
 }
 
 /* ---- Collectives ----------------------------------------------------------- */

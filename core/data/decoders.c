@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "plugin/answers.h"
 
 /* The bytes by which the format of a file is found. */
 enum { FIRST_BYTES = 64 };
@@ -82,7 +83,7 @@ dlc_status dlc_decoders_inspect(const dlc_decoders *decoders, const void *bytes,
     if (!feature)
         return fail_unknown(decoders, count);
     const dlc_decoder_ops *ops = feature->ops;
-    DLC_TRY(ops->inspect(bytes, count, &info));
+    DLC_TRY(DLC_ASK(ops, "inspect", ops->inspect(bytes, count, &info)));
     if (info.width < 1 || info.height < 1 || info.shrink_max < 1 ||
         (info.channels != 1 && info.channels != 3))
         return dlc_fail(DLC_ERR_PLUGIN,
@@ -115,7 +116,7 @@ dlc_status dlc_decoders_decode(const dlc_encoded *encoded, int32_t channels,
                             .y = region[1],
                             .width = region[2],
                             .height = region[3]};
-    return encoded->ops->decode(&args, pixels);
+    return DLC_ASK(encoded->ops, "decode", encoded->ops->decode(&args, pixels));
 }
 
 static int can_encode(const dlc_feature *feature, int lossless) {
@@ -135,7 +136,7 @@ dlc_status dlc_decoders_encode(const dlc_decoders *decoders, int lossless,
                         "plugin list",
                         lossless ? "lossless" : "compressed");
     const dlc_decoder_ops *ops = decoders->feature[i]->ops;
-    DLC_TRY(ops->encode(args, bytes, count));
+    DLC_TRY(DLC_ASK(ops, "encode", ops->encode(args, bytes, count)));
     *format = decoders->feature[i]->name;
     return DLC_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "data/roles.h"
+#include "plugin/answers.h"
 
 /* The most bytes of one value; a larger one is a mistake. */
 #define VALUE_BYTES_MOST ((uint64_t)1 << 40)
@@ -107,39 +108,44 @@ static int has_valid_shape(const dlc_field *field) {
     return 1;
 }
 
+/* Refuses an answer, in the name of the source. */
+#define REFUSE(samples, ...) dlc_answer_refuse((samples)->ops, __VA_ARGS__)
+
+static int is_field_name(const char *name) {
+    enum { NAME_LENGTH_MAX = 63 };
+    size_t length = name ? strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") : 0;
+    return length >= 1 && length <= NAME_LENGTH_MAX && name[length] == '\0';
+}
+
 static dlc_status check_fields(const dlc_samples *samples) {
     const size_t least = offsetof(dlc_field, class_names) +
                          sizeof(((dlc_field *)0)->class_names);
     const dlc_data_info *info = &samples->info;
     if (info->field_count < 1 || info->field_count > DLC_FIELDS_MAX)
-        return dlc_fail(DLC_ERR_PLUGIN,
-                        "the data source describes %d fields, not 1 "
-                        "to %d",
-                        (int)info->field_count, DLC_FIELDS_MAX);
+        return REFUSE(samples, "it describes %d fields, not 1 to %d",
+                      (int)info->field_count, DLC_FIELDS_MAX);
     for (int32_t f = 0; f < info->field_count; f++) {
         const dlc_field *field = dlc_samples_field(samples, f);
         if (field->size < least)
-            return dlc_fail(DLC_ERR_PLUGIN,
-                            "field %d of the data source has a size of %u bytes, too "
-                            "small for its required fields",
-                            (int)f, (unsigned)field->size);
-        if (!field->name || !*field->name)
-            return dlc_fail(DLC_ERR_PLUGIN, "field %d of the data source has no name",
-                            (int)f);
+            return REFUSE(samples,
+                          "field %d has a size of %u bytes, too small for its required "
+                          "fields",
+                          (int)f, (unsigned)field->size);
+        if (!is_field_name(field->name))
+            return REFUSE(samples,
+                          "the name of field %d is '%.63s': use 1 to 63 of a-z, 0-9 "
+                          "and '_'",
+                          (int)f, field->name ? field->name : "");
         if (dlc_samples_find(samples, field->name) != f)
-            return dlc_fail(DLC_ERR_PLUGIN, "the data source has two fields %s",
-                            field->name);
+            return REFUSE(samples, "it has two fields %s", field->name);
         if (field->dtype > DLC_U8 || !has_valid_shape(field) || !has_valid_role(field))
-            return dlc_fail(DLC_ERR_PLUGIN,
-                            "field %s of the data source has an invalid type or shape",
-                            field->name);
+            return REFUSE(samples, "field %s has an invalid type or shape",
+                          field->name);
         if (field->role == DLC_ROLE_CLASS &&
             (field->dtype != DLC_I32 || dlc_shape_count(&field->shape) != 1 ||
              field->flags))
-            return dlc_fail(DLC_ERR_PLUGIN,
-                            "field %s of the data source is a class, but is not one "
-                            "int32",
-                            field->name);
+            return REFUSE(samples, "field %s is a class, but is not one int32",
+                          field->name);
     }
     return DLC_OK;
 }
@@ -148,12 +154,11 @@ dlc_status dlc_samples_describe(const dlc_data_ops *ops, dlc_source *source,
                                 dlc_samples *samples) {
     dlc_samples made = {.ops = ops, .source = source};
     made.info.size = sizeof made.info;
-    DLC_TRY(ops->describe(source, &made.info));
+    DLC_TRY(DLC_ASK(ops, "describe", ops->describe(source, &made.info)));
     if (made.info.fields ? !DLC_CAN(ops, read_sample) : !DLC_CAN(ops, read))
-        return dlc_fail(DLC_ERR_PLUGIN,
-                        "the data source has no %s, which a source %s fields needs",
-                        made.info.fields ? "read_sample" : "read",
-                        made.info.fields ? "with" : "without");
+        return REFUSE(&made, "it has no %s, which a source %s fields needs",
+                      made.info.fields ? "read_sample" : "read",
+                      made.info.fields ? "with" : "without");
     if (made.info.fields)
         DLC_TRY(check_fields(&made));
     else
@@ -204,10 +209,8 @@ static void *give_memory(dlc_sample *sample, int32_t field, uint64_t bytes) {
     dlc_read_sample *read = (dlc_read_sample *)sample;
     if (field < 0 || field >= read->samples->info.field_count ||
         bytes > VALUE_BYTES_MOST) {
-        (void)dlc_fail(DLC_ERR_PLUGIN,
-                       "the data source wants %" PRIu64 " bytes for "
-                       "field %d",
-                       bytes, (int)field);
+        (void)REFUSE(read->samples, "it wants %" PRIu64 " bytes for field %d", bytes,
+                     (int)field);
         return NULL;
     }
     void *memory = field == read->samples->image ? read->into : NULL;
@@ -249,10 +252,12 @@ static int is_within(const dlc_shape *shape, const dlc_field *field) {
 }
 
 /* Checks what the source has set; fixed values are of the one shape. */
-static dlc_status check_value(const dlc_samples *samples, int64_t index, int32_t f,
-                              dlc_value *value) {
+static dlc_status check_value(const dlc_samples *samples, dlc_read_sample *read,
+                              int32_t f) {
     const dlc_field *field = dlc_samples_field(samples, f);
-    int ok = value->data != NULL;
+    dlc_value *value = &read->value[f];
+    int ok = value->data &&
+             (value->data != read->memory[f] || value->bytes <= read->room[f]);
     if (ok && !(field->flags & DLC_FIELD_ENCODED)) {
         if (!(field->flags & DLC_FIELD_BOUNDED))
             value->shape = field->shape;
@@ -261,10 +266,10 @@ static dlc_status check_value(const dlc_samples *samples, int64_t index, int32_t
     }
     if (ok)
         return DLC_OK;
-    return dlc_fail(DLC_ERR_PLUGIN,
-                    "the data source gives %" PRIu64 " bytes for field %s of sample "
-                    "%" PRId64 ", which do not fit its shape",
-                    value->data ? value->bytes : 0, field->name, index);
+    return REFUSE(samples,
+                  "it gives %" PRIu64 " bytes for field %s of sample %" PRId64
+                  ", which do not fit its shape or memory",
+                  value->data ? value->bytes : 0, field->name, read->sample.index);
 }
 
 static dlc_status read_simple(const dlc_samples *samples, int64_t index,
@@ -276,17 +281,19 @@ static dlc_status read_simple(const dlc_samples *samples, int64_t index,
     read->value[samples->image].shape = samples->info.shape;
     read->value[samples->label] = (dlc_value){.data = &read->label,
                                               .bytes = sizeof read->label};
-    return samples->ops->read(samples->source, 1, &index, memory, &read->label);
+    return DLC_ASK(
+        samples->ops, "read",
+        samples->ops->read(samples->source, 1, &index, memory, &read->label));
 }
 
-static dlc_status read_fields(const dlc_samples *samples, int64_t index,
-                              dlc_read_sample *read) {
+static dlc_status read_fields(const dlc_samples *samples, dlc_read_sample *read) {
     uint32_t wanted = read->sample.wanted;
     memset(read->value, 0, sizeof read->value);
-    DLC_TRY(samples->ops->read_sample(samples->source, &read->sample));
+    DLC_TRY(DLC_ASK(samples->ops, "read_sample",
+                    samples->ops->read_sample(samples->source, &read->sample)));
     for (int32_t f = 0; f < samples->info.field_count; f++)
         if (wanted >> f & 1)
-            DLC_TRY(check_value(samples, index, f, &read->value[f]));
+            DLC_TRY(check_value(samples, read, f));
     read->label = DLC_LABEL_NONE;
     if (samples->label >= 0 && wanted >> samples->label & 1)
         memcpy(&read->label, read->value[samples->label].data, sizeof read->label);
@@ -322,7 +329,7 @@ dlc_status dlc_samples_read_fields(const dlc_samples *samples, int64_t index,
     read->sample.memory = give_memory;
     read->samples = samples;
     read->into = image->flags ? NULL : into;
-    DLC_TRY(samples->info.fields ? read_fields(samples, index, read)
+    DLC_TRY(samples->info.fields ? read_fields(samples, read)
                                  : read_simple(samples, index, read));
     if (samples->label >= 0 && wanted >> samples->label & 1)
         DLC_TRY(check_label(samples, index, read->label));

@@ -89,7 +89,8 @@ dlc_status dlc_layer_infer(net_layer *layer, int train) {
                                     .outputs = 1,
                                     .out = op->out,
                                     .param = op->param};
-    dlc_status status = layer->calls->infer(layer->layer, &op->shapes);
+    dlc_status status = DLC_ASK(layer->calls, "infer",
+                                layer->calls->infer(layer->layer, &op->shapes));
     if (status != DLC_OK)
         return dlc_net_blame(op, NULL, status);
     DLC_TRY(check_inferred(op, train));
@@ -171,6 +172,7 @@ static dlc_status check_prepared(const net_op *op) {
 
 dlc_status dlc_layer_prepare(net_layer *layer) {
     net_op *op = &layer->op;
-    dlc_status status = layer->calls->prepare(layer->layer, &op->memory);
+    dlc_status status = DLC_ASK(layer->calls, "prepare",
+                                layer->calls->prepare(layer->layer, &op->memory));
     return status == DLC_OK ? check_prepared(op) : dlc_net_blame(op, NULL, status);
 }

@@ -33,7 +33,7 @@ dlc_status dlc_net_open_family(dlc_net *net, net_op *op) {
                             .precision = net->args.precision,
                             .math = net->args.math,
                             .autotune = net->args.autotune};
-    DLC_TRY(family->open(&args, &op->context));
+    DLC_TRY(DLC_ASK(family, "open", family->open(&args, &op->context)));
     net->family[net->families++] = (net_family){family, op->context};
     return DLC_OK;
 }
@@ -58,7 +58,8 @@ static dlc_status create(const dlc_net *net, net_layer *layer, int64_t begin,
         .plain_params = net->args.plain_params && net->args.plain_params[node],
         .frozen = from->frozen,
         .group = layer->all_samples ? NULL : net->args.group};
-    dlc_status status = layer->calls->create(&args, &layer->layer);
+    dlc_status status = DLC_ASK(layer->calls, "create",
+                                layer->calls->create(&args, &layer->layer));
     if (status == DLC_OK && !layer->layer)
         status = dlc_answer_refuse(from->feature, "create returned no layer");
     return status == DLC_OK ? DLC_OK : dlc_net_blame(&layer->op, NULL, status);
@@ -350,7 +351,8 @@ static dlc_status run_layer(const dlc_net *net, const net_layer *layer,
 static dlc_status forward(const dlc_net *net, net_op *op, net_run kind) {
     net_layer *layer = (net_layer *)op;
     begin_run(net, layer, kind);
-    return run_layer(net, layer, layer->calls->forward);
+    return DLC_ASK(layer->calls, "forward",
+                   run_layer(net, layer, layer->calls->forward));
 }
 
 static dlc_status backward(const dlc_net *net, net_op *op, uint32_t parts) {
@@ -358,7 +360,8 @@ static dlc_status backward(const dlc_net *net, net_op *op, uint32_t parts) {
     begin_run(net, layer, NET_RUN_BACKWARD);
     layer->run.backward = parts;
     layer->run.loss_scale = net->loss_scale * (float)layer->from->loss_weight;
-    return run_layer(net, layer, layer->calls->backward);
+    return DLC_ASK(layer->calls, "backward",
+                   run_layer(net, layer, layer->calls->backward));
 }
 
 /* ---- The kind -------------------------------------------------------------------- */

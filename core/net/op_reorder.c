@@ -1,20 +1,24 @@
 /* A reorder: converts a tensor between two layouts or types, by the family that knows
  * both, and its gradient back. A stage boundary does the same (op_boundary.c). */
 #include "net/ops.h"
+#include "plugin/answers.h"
 
 dlc_status dlc_net_conversion_make(net_op *op, int backward) {
     net_conversion *made = (net_conversion *)op;
-    DLC_TRY(op->family->reorder_create(op->context, &op->in[0], &op->out[0],
-                                       &made->forward));
-    return backward ? op->family->reorder_create(op->context, &op->out[0], &op->in[0],
-                                                 &made->backward)
+    DLC_TRY(DLC_ASK(op->family, "reorder_create",
+                    op->family->reorder_create(op->context, &op->in[0], &op->out[0],
+                                               &made->forward)));
+    return backward ? DLC_ASK(op->family, "reorder_create",
+                              op->family->reorder_create(op->context, &op->out[0],
+                                                         &op->in[0], &made->backward))
                     : DLC_OK;
 }
 
 static dlc_status convert(const dlc_net *net, const net_op *op, dlc_reorder *reorder,
                           const void *src, void *dst) {
     if (reorder)
-        return op->family->reorder_run(reorder, src, dst);
+        return DLC_ASK(op->family, "reorder_run",
+                       op->family->reorder_run(reorder, src, dst));
     return dlc_net_copy(net, dst, src, dlc_tensor_bytes(&op->out[0]));
 }
 

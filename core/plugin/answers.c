@@ -14,22 +14,31 @@
 enum { DESCRIPTION = 192 };
 
 /* "device 'x' of plugin 'y'" */
-static const char *describe(const dlc_feature *feature, char text[DESCRIPTION]) {
-    const char *plugin = dlc_object_provider(feature);
-    (void)snprintf(text, DESCRIPTION, "%s '%.63s'%s%.63s%s",
-                   dlc_kind_text((dlc_kind)feature->kind), feature->name,
-                   plugin ? " of plugin '" : "", plugin ? plugin : "",
-                   plugin ? "'" : "");
+static const char *describe(const void *of, char text[DESCRIPTION]) {
+    const char *plugin;
+    const dlc_feature *feature = dlc_object_find(of, &plugin);
+    if (!feature)
+        return "a plugin";
+    (void)snprintf(text, DESCRIPTION, "%s '%.63s' of plugin '%.63s'",
+                   dlc_kind_text((dlc_kind)feature->kind), feature->name, plugin);
     return text;
 }
 
-dlc_status dlc_answer_refuse(const dlc_feature *feature, const char *format, ...) {
+dlc_status dlc_answer_refuse(const void *of, const char *format, ...) {
     char sentence[512], described[DESCRIPTION];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    return dlc_fail(DLC_ERR_PLUGIN, "%s: %s", describe(feature, described), sentence);
+    return dlc_fail(DLC_ERR_PLUGIN, "%s: %s", describe(of, described), sentence);
+}
+
+dlc_status dlc_answer_explain(const void *table, const char *call, dlc_status status) {
+    char described[DESCRIPTION];
+    if (status == DLC_OK || *dlc_detail())
+        return status;
+    return dlc_fail(status, "%s: %s failed without a reason: %s",
+                    describe(table, described), call, dlc_status_text(status));
 }
 
 int dlc_answer_is_tensor(const dlc_shape *shape, dlc_dtype dtype) {
@@ -125,7 +134,9 @@ typedef struct predicting {
 static dlc_status call_predict(void *context) {
     predicting *call = context;
     call->prediction = (dlc_transport_prediction){.size = sizeof call->prediction};
-    return call->ops->predict(call->args, &call->prediction, call->reason, call->room);
+    return DLC_ASK(
+        call->ops, "predict",
+        call->ops->predict(call->args, &call->prediction, call->reason, call->room));
 }
 
 /* Slower than a second a byte or a day a step is a mistake in a unit. */
@@ -172,7 +183,7 @@ dlc_status dlc_answer_devices(const dlc_feature *feature, int32_t *count) {
     int32_t found = 0;
     memcpy(&ops, feature->ops, offsetof(dlc_device_ops, count) + sizeof ops.count);
     DLC_TRY(try_call(feature, "count", COUNT_SECONDS, call_count, &ops));
-    DLC_TRY(ops.count(&found));
+    DLC_TRY(DLC_ASK(feature->ops, "count", ops.count(&found)));
     if (found < 0 || found > DLC_ANSWER_DEVICES_MAX)
         return dlc_answer_refuse(feature, "it counts %d devices; 0 to %d are possible",
                                  (int)found, DLC_ANSWER_DEVICES_MAX);

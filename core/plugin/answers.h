@@ -9,6 +9,8 @@
 #include <dlcore/device.h>
 #include <dlcore/transport.h>
 
+#include "base/status.h"
+
 /* The most bytes of one piece of memory that a plugin may ask for. It is more than any
  * machine has, and the sum of a million of them does not overflow. */
 #define DLC_ANSWER_BYTES_MAX ((size_t)1 << 43)
@@ -17,8 +19,15 @@
 #define DLC_ANSWER_SAMPLES_MAX ((int64_t)1 << 48)
 enum { DLC_ANSWER_DEVICES_MAX = 4096 };
 
-/* Fails with DLC_ERR_PLUGIN: "KIND 'NAME' of plugin 'PLUGIN': " and the sentence. */
-dlc_status dlc_answer_refuse(const dlc_feature *feature, const char *format, ...)
+/* Makes a call of a table of a plugin: DLC_ASK(ops, "open", ops->open(...)). An error
+ * without a sentence gets one, which names the feature, its plugin and the call. */
+#define DLC_ASK(table, call, expression) \
+    (dlc_detail_clear(), dlc_answer_explain(table, call, expression))
+dlc_status dlc_answer_explain(const void *table, const char *call, dlc_status status);
+
+/* Fails with DLC_ERR_PLUGIN: "KIND 'NAME' of plugin 'PLUGIN': " and the sentence. Of a
+ * feature, or of the one to which a table of calls belongs. */
+dlc_status dlc_answer_refuse(const void *of, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Is it the shape of a tensor of this type, neither empty nor absurdly large? */

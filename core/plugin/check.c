@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <dlcore/layer.h>
+
 #include "base/status.h"
 #include "config/config.h"
 #include "plugin/calls.h"
@@ -113,6 +115,10 @@ static dlc_status check_ops(const dlc_feature *feature) {
     const char *call = dlc_calls_missing(feature);
     if (call)
         return dlc_fail(DLC_ERR_PLUGIN, "its table of operations lacks %s", call);
+    const dlc_layer_ops *layer = feature->ops;
+    if (feature->kind == DLC_KIND_LAYER &&
+        !(layer->family->name && is_name(layer->family->name)))
+        return dlc_fail(DLC_ERR_PLUGIN, "the name of its family is not valid");
     return DLC_OK;
 }
 

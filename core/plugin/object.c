@@ -2,10 +2,14 @@
 #include "plugin/object.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <dlcore/layer.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -81,14 +85,37 @@ typedef struct answer {
 static answer *answers;
 static pthread_mutex_t answers_lock = PTHREAD_MUTEX_INITIALIZER;
 
+enum { STREAMS = 3 }; /* stdin, stdout and stderr */
+
+static void keep_streams(int kept[STREAMS]) {
+    for (int fd = 0; fd < STREAMS; fd++)
+        kept[fd] = fcntl(fd, F_DUPFD_CLOEXEC, STREAMS);
+}
+
+/* What is opened next would take the place of a closed stream, and get its output. */
+static int restore_streams(const int kept[STREAMS]) {
+    int restored = 0;
+    for (int fd = 0; fd < STREAMS; fd++) {
+        if (kept[fd] >= 0 && fcntl(fd, F_GETFD) < 0)
+            restored = dup2(kept[fd], fd) == fd;
+        (void)close(kept[fd]);
+    }
+    return restored;
+}
+
 static void ask(answer *asked) {
     dlc_signal_guard guard;
-    dlc_fail(DLC_OK, "%s", ""); /* so that an old sentence is not taken for its own */
+    int kept[STREAMS];
+    dlc_detail_clear();
     if (!DLC_CAN(asked->plugin, load))
         return;
+    keep_streams(kept);
     dlc_signals_guard_begin(&guard);
     asked->status = asked->plugin->load(dlc_host_services());
     dlc_signals_guard_end(&guard);
+    if (restore_streams(kept))
+        asked->status = dlc_fail(DLC_ERR_PLUGIN,
+                                 "its load() closes stdin, stdout or stderr");
     if (asked->status == DLC_OK)
         return;
     const char *detail = dlc_detail();
@@ -124,19 +151,22 @@ out:
     return rc;
 }
 
-static int offers(const dlc_plugin *plugin, const dlc_feature *feature) {
-    for (const dlc_feature *f = plugin->features; f && f->name; f = DLC_NEXT(f))
-        if (f == feature)
-            return 1;
-    return 0;
+static int is_it(const dlc_feature *feature, const void *of) {
+    const dlc_layer_ops *layer = feature->kind == DLC_KIND_LAYER ? feature->ops : NULL;
+    return feature == of || feature->ops == of ||
+           (DLC_HAS(layer, family) && layer->family == of);
 }
 
-const char *dlc_object_provider(const dlc_feature *feature) {
-    const char *name = NULL;
+const dlc_feature *dlc_object_find(const void *of, const char **plugin) {
+    const dlc_feature *found = NULL;
     pthread_mutex_lock(&answers_lock);
-    for (const answer *known = answers; known && !name; known = known->next)
-        if (offers(known->plugin, feature))
-            name = known->plugin->name;
+    for (const answer *known = answers; known && !found; known = known->next)
+        for (const dlc_feature *f = known->plugin->features; f->name && !found;
+             f = DLC_NEXT(f))
+            if (is_it(f, of)) {
+                found = f;
+                *plugin = known->plugin->name;
+            }
     pthread_mutex_unlock(&answers_lock);
-    return name;
+    return found;
 }

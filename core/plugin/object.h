@@ -17,8 +17,8 @@ dlc_status dlc_object_open(const char *path, const struct stat *info,
  * sentence. */
 dlc_status dlc_object_load(const dlc_plugin *plugin);
 
-/* The name of the plugin, among those whose load was called, that offers the feature;
- * NULL if there is none. Any thread. */
-const char *dlc_object_provider(const dlc_feature *feature);
+/* A feature of a plugin whose load was called, or the first one to which a table of
+ * calls belongs, and the name of its plugin; NULL if there is none. Any thread. */
+const dlc_feature *dlc_object_find(const void *of, const char **plugin);
 
 #endif

@@ -29,8 +29,7 @@ static void make_call(int fd, void *context) {
     answer given = {.status = DLC_OK};
     if (!made->shown)
         dlc_child_isolate();
-    (void)dlc_fail(DLC_OK, "%s",
-                   ""); /* so that an old sentence is not taken for its own */
+    dlc_detail_clear();
     given.status = made->call(made->context);
     (void)fflush(NULL);
     strncpy(given.sentence, dlc_detail(), sizeof given.sentence - 1);

@@ -12,8 +12,9 @@ dlc_status dlc_session_ask_solver(dlc_session *session) {
     session->accumulation_steps = session->solver.accumulation_steps;
     session->consistency_ops = setup->consistency->ops;
     session->needs = (dlc_consistency_needs){.size = sizeof session->needs};
-    DLC_TRY(
-        session->consistency_ops->needs(setup->consistency_settings, &session->needs));
+    DLC_TRY(DLC_ASK(
+        session->consistency_ops, "needs",
+        session->consistency_ops->needs(setup->consistency_settings, &session->needs)));
     DLC_TRY(dlc_answer_check_needs(setup->consistency, &session->needs));
     if (session->needs.servers < session->ranks)
         setup->servers = session->needs.servers;

@@ -33,11 +33,14 @@ static dlc_device_args device_args(const dlc_session *session) {
 static dlc_status open_device(dlc_session *session) {
     dlc_device_args args = device_args(session);
     session->device_ops = session->setup->device->ops;
-    DLC_TRY(session->device_ops->open(&args, &session->device));
+    DLC_TRY(DLC_ASK(session->device_ops, "open",
+                    session->device_ops->open(&args, &session->device)));
     DLC_TRY(dlc_answer_check_opened(session->setup->device, session->device));
     if (!DLC_CAN(session->device_ops, queues))
         return DLC_OK;
-    return session->device_ops->queues->queue_open(session->device, &session->queue);
+    return DLC_ASK(
+        session->device_ops, "queue_open",
+        session->device_ops->queues->queue_open(session->device, &session->queue));
 }
 
 static void find_local_batch(dlc_session *session) {

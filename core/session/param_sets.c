@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "plan/buckets.h"
+#include "plugin/answers.h"
 #include "session/exchange_schedule.h"
 
 /* ---- The exchange ---------------------------------------------------------------- */
@@ -193,12 +194,13 @@ static dlc_status open_model(dlc_session *session, dlc_param_set *set) {
     int is_second = set == &session->set[DLC_PARAMS_ROWS];
     DLC_TRY(open_updater(session, set));
     dlc_consistency_args args = model_args(session, set);
-    DLC_TRY(ops->create(&args, &set->model));
+    DLC_TRY(DLC_ASK(ops, "create", ops->create(&args, &set->model)));
     set->is_late = is_second && session->needs.allows_skew &&
                    dlc_session_needs_all_gradients(session);
     if (session->model_state && !is_second)
-        DLC_TRY(
-            ops->load(set->model, session->model_state, session->model_state_bytes));
+        DLC_TRY(DLC_ASK(
+            ops, "load",
+            ops->load(set->model, session->model_state, session->model_state_bytes)));
     return set->deferred_update
                ? dlc_updates_open(ops, set->model, set->bucket_begin, set->buckets,
                                   &set->ema, &set->updates)
@@ -228,7 +230,9 @@ void dlc_param_sets_close_models(dlc_session *session) {
 static dlc_status tell_late_model(const dlc_session *session,
                                   const dlc_param_set *set) {
     for (int32_t b = 0; set->is_late && b < set->buckets; b++)
-        DLC_TRY(session->consistency_ops->ready(set->model, session->iteration, b));
+        DLC_TRY(DLC_ASK(
+            session->consistency_ops, "ready",
+            session->consistency_ops->ready(set->model, session->iteration, b)));
     return DLC_OK;
 }
 
@@ -237,7 +241,9 @@ static dlc_status update(const dlc_session *session, dlc_param_set *set, int wai
     size_t count = set->arenas->count;
     DLC_TRY(tell_late_model(session, set));
     if (!set->deferred_update) {
-        DLC_TRY(session->consistency_ops->finish(set->model, session->iteration));
+        DLC_TRY(
+            DLC_ASK(session->consistency_ops, "finish",
+                    session->consistency_ops->finish(set->model, session->iteration)));
         return dlc_ema_update(&set->ema, 0, SIZE_MAX);
     }
     dlc_updates_defer(&set->updates, session->iteration);

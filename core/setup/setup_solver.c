@@ -1,5 +1,6 @@
 /* Checks the solver and the consistency model with their settings, and the learning
  * rates over the whole job; called by dlc_setup_open. */
+#include "plugin/answers.h"
 #include "setup/setup_checks.h"
 #include "solver/solver.h"
 #include "solver/synchronous.h"
@@ -52,7 +53,8 @@ static dlc_status check_consistency(const dlc_setup *setup, dlc_problems *proble
     if (setup->consistency_broken)
         return DLC_OK;
     const dlc_consistency_ops *ops = setup->consistency->ops;
-    dlc_status status = ops->needs(setup->consistency_settings, &needs);
+    dlc_status status = DLC_ASK(ops, "needs",
+                                ops->needs(setup->consistency_settings, &needs));
     if (status == DLC_OK)
         *servers = needs.servers;
     return report(setup, setup->consistency_settings, "consistency", status, problems);
@@ -104,7 +106,9 @@ dlc_status dlc_setup_check_solver(dlc_setup *setup, dlc_problems *problems) {
     DLC_TRY(check_consistency(setup, problems, &servers));
     if (!setup->solver || !setup->solver_settings || setup->solver_broken)
         return DLC_OK;
-    dlc_status status = dlc_solver_make(setup->solver, setup->solver_settings, solver);
+    dlc_status status = DLC_ASK(
+        setup->solver->ops, "needs",
+        dlc_solver_make(setup->solver, setup->solver_settings, solver));
     if (status == DLC_OK) {
         check_plateau(setup, solver, problems);
         check_average(setup, solver, problems);

@@ -95,7 +95,7 @@ typedef struct dlc_field {
     uint32_t role;    /* dlc_role */
     uint32_t flags;   /* DLC_FIELD_ */
     uint32_t dtype;   /* dlc_dtype */
-    const char *name; /* of a-z, 0-9 and '_': "image", "label" */
+    const char *name; /* 1 to 63 of a-z, 0-9 and '_': "image", "label" */
     dlc_shape shape;  /* of one value */
 
     /* Of DLC_ROLE_CLASS, DLC_ROLE_CLASSES, DLC_ROLE_MASK and DLC_ROLE_BOXES: numbers

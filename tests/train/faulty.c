@@ -103,7 +103,9 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
 static dlc_status family_open(const dlc_family_args *args, void **context) {
     (void)args;
     *context = NULL;
-    return DLC_OK;
+    return getenv("FAULTY_FAMILY") // NOLINT(concurrency-mt-unsafe)
+               ? DLC_ERR_UNSUPPORTED
+               : DLC_OK;
 }
 
 static void family_close(void *context) {
@@ -182,6 +184,8 @@ static const dlc_data_ops hollow_ops = {.size = sizeof(dlc_data_ops),
 
 static dlc_status load(const dlc_host *services) {
     host = services;
+    if (getenv("FAULTY_LOAD")) // NOLINT(concurrency-mt-unsafe)
+        (void)close(STDERR_FILENO);
     return DLC_OK;
 }
 

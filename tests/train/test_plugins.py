@@ -59,12 +59,23 @@ class Plugins(unittest.TestCase):
 
     def test_failures_have_a_sentence(self):
         for fault, code, words in (
-                ("silent_create", 2, r"\[own\] input/output error"),
+                ("silent_create", 2, r"\[own\] layer 'faulty' of plugin 'faulty': create failed without a reason: "
+                 "input/output error"),
                 ("no_layer", 2, r"layer 'faulty' of plugin 'faulty': create returned no layer"),
-                ("silent_forward", 1, "layer 'own', forward: input/output error"),
+                ("silent_forward", 1, "layer 'own', forward: layer 'faulty' of plugin 'faulty': forward failed without a "
+                 "reason: input/output error"),
                 ("odd_input", 2, "layer 'own', reordering its input: only plain float32")):
             with self.subTest(fault=fault):
                 self.expect(self.train(fault), code, words)
+
+    def test_silent_open_of_a_family(self):
+        with unittest.mock.patch.dict(os.environ, FAULTY_FAMILY="1"):
+            self.expect(self.train(), 2, "layer 'faulty' of plugin 'faulty': open failed without a reason: not supported")
+
+    def test_closed_streams(self):
+        """What is opened next must not get the place of stderr."""
+        with unittest.mock.patch.dict(os.environ, FAULTY_LOAD="1"):
+            self.expect(self.train(), 2, r"its load\(\) closes stdin, stdout or stderr")
 
     def test_nothing_is_opened(self):
         net = NET.replace("shape = 4,1,1\nclasses = 4\nsamples = 64\n", "")

@@ -1,5 +1,6 @@
 /* The checks of load(): it must not disturb a process that only lists plugins. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,6 +105,16 @@ static void prints_nothing(suite_run *run) {
                    "load writes to stdout, which is for the output of the command");
 }
 
+static void keeps_streams(suite_run *run) {
+    (void)suite_load(run);
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            suite_fail(run, "load closes %s",
+                       fd == 0   ? "stdin"
+                       : fd == 1 ? "stdout"
+                                 : "stderr");
+}
+
 /* All tries are in one process: a load that failed must leave a state in which the next
  * one works. */
 static void goes_without_memory(suite_run *run) {
@@ -138,6 +149,8 @@ const suite_check suite_load_checks[] = {
      SUITE_OPENED, 30, leaves_the_process_alone},
     {"load.stdout", "load writes nothing to stdout", 0, 0, SUITE_OPENED, 30,
      prints_nothing},
+    {"load.streams", "load leaves stdin, stdout and stderr open", 0, 0, SUITE_OPENED,
+     30, keeps_streams},
     {"load.memory", "load survives the failure of each allocation", 0, 0, SUITE_OPENED,
      30, goes_without_memory},
     {.name = NULL},

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "parallel/consistency/reload.h"
 #include "parallel/consistency/staleness.h"
+#include "plugin/answers.h"
 #include "session/exchange_schedule.h"
 #include "session/session.h"
 #include "solver/synchronous.h"
@@ -95,7 +96,9 @@ static dlc_status synchronize(dlc_axis *axis) {
         return DLC_OK;
     dlc_job_activity(session->job, "synchronizing all ranks", NULL, 0);
     DLC_EACH_PARAM_SET(session, set)
-    DLC_TRY(session->consistency_ops->synchronize(set->model, session->iteration));
+    DLC_TRY(
+        DLC_ASK(session->consistency_ops, "synchronize",
+                session->consistency_ops->synchronize(set->model, session->iteration)));
     state->synchronized = session->iteration;
     return DLC_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "plugin/answers.h"
 #include "session/session.h"
 
 /* ---- Reading ----------------------------------------------------------------- */
@@ -161,7 +162,7 @@ static dlc_status apply(dlc_session *session, dlc_settings *settings) {
     dlc_status status = DLC_OK;
     DLC_EACH_PARAM_SET(session, set)
     if (status == DLC_OK)
-        status = ops->configure(set->model, settings);
+        status = DLC_ASK(ops, "configure", ops->configure(set->model, settings));
     if (status == DLC_OK && session->rank == 0)
         log_changes(setup->consistency_settings, settings);
     if (status == DLC_OK)

@@ -51,6 +51,7 @@ ROW = """    {.size = sizeof(dlc_feature), .kind = DLC_KIND_SOLVER, .name = "sam
 mutant("file.duplicates", "solver", ("    DLC_FEATURES_END,", ROW))
 mutant("feature.descriptor", "solver", ('.help = "gradient descent with momentum"', ".help = NULL"))
 mutant("feature.descriptor", "solver", ("    .needs = solver_needs,\n", ""))
+mutant("feature.descriptor", "layer", ('    .name = "sample",\n', ""))
 mutant("feature.descriptor", "consistency", ("    .finish = model_finish,\n", ""))
 mutant("feature.calls", "consistency", ("    .synchronize = model_synchronize,\n", "    .synchronize = model_synchronize,\n"
                                         "    .save = (void *)model_synchronize,\n"))
@@ -76,6 +77,8 @@ mutant("load.process", "solver", ("static dlc_status solver_load",
        (LOAD, LOAD + "    umask(0);\n"))
 mutant("load.stdout", "solver", ("static dlc_status solver_load", "#include <stdio.h>\nstatic dlc_status solver_load"),
        (LOAD, LOAD + '    puts("hello");\n'))
+mutant("load.streams", "solver", ("static dlc_status solver_load", "#include <unistd.h>\nstatic dlc_status solver_load"),
+       (LOAD, LOAD + "    close(2);\n"))
 mutant("load.memory", "solver", (LOAD, LOAD + "    *(volatile char *)host->alloc(1) = 1;\n"))
 mutant("load.reports", "data", (LOAD, LOAD + "    const char *end = (const char *)services + services->size;\n"
                                           "    if (*(const volatile char *)end)\n        return DLC_ERR_UNAVAILABLE;\n"))
@@ -164,11 +167,11 @@ mutant("decoder.grey", "decoder", ("        to[c] = from[have == 1 ? 0 : c];", "
 mutant("decoder.cut", "decoder", ("if (r.end - picture->pixels < bytes_needed)", "if (bytes_needed < 0)"))
 mutant("decoder.damaged", "decoder", ("if (r.end - picture->pixels < bytes_needed)",
                                       "if (r.end - picture->pixels < bytes_needed && picture->width < 17)"))
-mutant("decoder.threads", "decoder", ("    picture read;\n    dlc_status status = read_header(args->bytes",
+mutant("decoder.threads", "decoder", ("    pnm read;\n    dlc_status status = read_header(args->bytes",
                                       "    static _Atomic int busy;\n    struct timespec pause = {0, 1000};\n"
                                       "    int before = busy++;\n    nanosleep(&pause, NULL);\n    busy--;\n"
                                       '    if (before)\n        return host->fail(DLC_ERR_IO, "busy");\n'
-                                      "    picture read;\n    dlc_status status = read_header(args->bytes"),
+                                      "    pnm read;\n    dlc_status status = read_header(args->bytes"),
        ("#include <dlcore/decoder.h>", "#include <dlcore/decoder.h>\n#include <time.h>"))
 
 # ---- Encoders ----------------------------------------------------------------------
@@ -237,6 +240,7 @@ mutant("data.fields", "data", *FIELDS, ("{16, 4, 16}", "{16, 4, 12}"))
 mutant("data.fields", "data", *FIELDS, ("memset(value, 0, bytes[f])", "memset(value, 0, bytes[f]);\n            if (f == 2)\n"
                                         "                *(float *)value = __builtin_inff()"))
 mutant("data.describe", "data", *FIELDS, ('"angles"', '"label"'))
+mutant("data.describe", "data", *FIELDS, ('"angles"', '"the angles"'))
 mutant("data.describe", "data", *FIELDS, ("{sizeof(dlc_field), DLC_ROLE_VECTOR", "{8, DLC_ROLE_VECTOR"))
 MEMORY = "void *value = sample->memory(sample, f, bytes[f]);"
 mutant("data.stays", "data", *FIELDS, (MEMORY, "static char values[3][16];\n            void *value = values[f];\n"
@@ -266,7 +270,8 @@ mutant("data.concurrent", "data", ("        labels[i] = make_sample(source, sour
                                    "    {\n        static unsigned char shared[16 * 16];\n"
                                    "        labels[i] = (int32_t)(index[i] % source->classes);\n"
                                    "        memset(shared, (int)(index[i] & 255), sizeof shared);\n"
-                                   "        memcpy(pixels, shared, (size_t)(source->side * source->side));\n    }"))
+                                   "        usleep(1);\n        memcpy(pixels, shared, (size_t)(source->side * source->side));\n    }"),
+       ("#include <string.h>", "#include <string.h>\n#include <unistd.h>"))
 mutant("data.fork", "data", ("#include <string.h>", "#include <string.h>\n#include <unistd.h>"),
        (READ, READ + "    static int owner;\n    if (!owner)\n        owner = getpid();\n    if (owner != getpid())\n"
         "        memset(data, 0, 16);\n"),
@@ -520,10 +525,15 @@ def try_whole(folder, kind, sources):
     out = folder / f"{kind}.so"
     compile_plugin(folder / kind, sources, kind, (), out)
     done = subprocess.run([DLCORE, "plugin", "check", str(out), "--json"], capture_output=True, text=True)
+    warnings = subprocess.run(["cc", "-std=gnu11", "-D_GNU_SOURCE", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic",
+                               "-Wshadow", "-Wconversion", "-DPLUGIN_VERSION=\"1.0\"", f"-I{SOURCE}/include",
+                               *(str(path) for path in sources if path.suffix == ".c")],
+                              capture_output=True, text=True).stderr
     checks = json.loads(done.stdout)["checks"]
     failures = [f"the {kind} template fails {what['check']}: {what['reason']}" for what in checks
                 if what["verdict"] == "failed"]
     untested = {what["check"] for what in checks} - {what[0] for what in MUTANTS} - NO_MUTANT
+    failures += [f"the {kind} template has warnings:\n{warnings}"] if warnings else []
     return failures + [f"there is no mutant for {name}" for name in sorted(untested)]
 
 

@@ -378,7 +378,7 @@ START_TEST(refused) {
     source = source_of(0);
     source.columns = DLC_BOX_VALUES - 1;
     ck_assert_int_eq(dlc_feed_open(&args, &feed), DLC_ERR_PLUGIN);
-    ck_contains(dlc_detail(), "field boxes of the data source has an invalid type or");
+    ck_contains(dlc_detail(), "field boxes has an invalid type or");
 }
 END_TEST
 

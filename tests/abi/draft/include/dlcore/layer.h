@@ -163,7 +163,7 @@ typedef struct dlc_family_args {
  * dlc_family belong to one family. */
 struct dlc_family {
     uint32_t size;
-    const char *name; /* "onednn" */
+    const char *name; /* required, of a-z, 0-9, '-' and '_': "onednn" */
 
     /* 1: open also works without a device. The core then only creates, infers and
      * destroys layers of the family, in a process that forks later, so open must not
