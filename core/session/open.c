@@ -230,8 +230,7 @@ static void plan_layer_group(dlc_session *session) {
 /* Opens what a plan shows; no tensor memory is allocated. */
 static dlc_status open_plan(const dlc_axis_ops *const *axes, dlc_session *session) {
     DLC_TRY(open_device_and_solver(axes, session));
-    if (session->ranks > 1)
-        DLC_TRY(plan(session));
+    DLC_TRY(session->ranks > 1 ? plan(session) : check_axes(session));
     plan_layer_group(session);
     return dlc_nets_build(session);
 }

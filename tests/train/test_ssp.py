@@ -168,19 +168,23 @@ class Ssp(unittest.TestCase):
                 self.assertIn("clocks stale", log)
 
     def test_mistakes(self):
-        for more, sentence in (
-                ("consistency.staleness=1.5",
+        """check refuses what train refuses."""
+        for ranks, more, sentence in (
+                (2, ["consistency.staleness=1.5"],
                  "a number of iterations: 0, 1, 2, ... or inf"),
-                ("consistency.groups=9", "groups = 9, but only 2 ranks compute"),
-                ("consistency.servers=2", "servers")):
-            with self.subTest(more):
-                done = subprocess.run(
-                    [BIN, "train", str(NET), "--ranks=2", "--consistency=ssp",
-                     "--iterations=1", "--set=solver.warmup_epochs=0",
-                     f"--set={more}"],
-                    stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-                self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertIn(sentence, done.stderr)
+                (2, ["consistency.groups=9"], "groups = 9, but only 2 ranks compute"),
+                (3, ["consistency.groups=3", "consistency.servers=1"],
+                 "groups = 3, but only 2 ranks compute"),
+                (2, ["consistency.servers=2"], "servers"),
+                (1, ["consistency.servers=1"], "at least one must compute")):
+            for command in (["train", "--iterations=1"], ["check"]):
+                with self.subTest(more=more, command=command):
+                    done = subprocess.run(
+                        [BIN, *command, str(NET), f"--ranks={ranks}", "--consistency=ssp",
+                         "--set=solver.warmup_epochs=0", *(f"--set={one}" for one in more)],
+                        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn(sentence, done.stderr)
 
 
 if __name__ == "__main__":

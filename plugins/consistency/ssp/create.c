@@ -20,6 +20,16 @@ dlc_status staleness_of(const dlc_settings *settings, int64_t *staleness) {
     return DLC_OK;
 }
 
+dlc_status groups_of(const dlc_settings *settings, int32_t workers, int64_t *groups) {
+    *groups = host->is_set(settings, "groups") ? host->get_int(settings, "groups")
+                                               : workers;
+    return *groups <= workers
+               ? DLC_OK
+               : host->fail(DLC_ERR_CONFIG,
+                            "%s: groups = %d, but only %d ranks compute",
+                            host->where(settings, "groups"), (int)*groups, workers);
+}
+
 /* Parts `begin` to `end`, of `parts`, of the trained elements of a bucket. */
 static span parts_of(const ssp *s, int32_t bucket, int64_t begin, int64_t end,
                      int64_t parts) {
@@ -96,12 +106,10 @@ static dlc_status take_ranks(ssp *s, const dlc_consistency_args *args) {
 #define MAKE(to, count) ((to) = host->alloc(((size_t)(count) + 1) * sizeof *(to)))
 
 static dlc_status make_groups(ssp *s, const dlc_settings *settings) {
-    int64_t groups = host->is_set(settings, "groups")
-                         ? host->get_int(settings, "groups")
-                         : s->workers;
-    if (groups > s->workers)
-        return host->fail(DLC_ERR_CONFIG, "%s: groups = %d, but only %d ranks compute",
-                          host->where(settings, "groups"), (int)groups, s->workers);
+    int64_t groups = 0;
+    dlc_status status = groups_of(settings, s->workers, &groups);
+    if (status != DLC_OK)
+        return status;
     if (!MAKE(s->group, s->workers))
         return DLC_ERR_NOMEM;
     /* Groups as equal as possible: group g begins at worker g * workers / groups. */

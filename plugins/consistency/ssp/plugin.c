@@ -76,8 +76,10 @@ static dlc_status ssp_memory(const dlc_settings *settings,
     int is_worker = extent->share > 0, owns = servers == 0 || !is_worker;
     double part = !owns ? 0 : servers ? 1.0 / servers : extent->share;
     double trained = (double)extent->trained, own = part * trained, floats = trained;
-    int64_t staleness = 0;
+    int64_t staleness = 0, groups = 0;
     dlc_status status = staleness_of(settings, &staleness);
+    if (status == DLC_OK)
+        status = groups_of(settings, extent->ranks - servers, &groups);
     if (status != DLC_OK)
         return status;
     if (staleness > 0 && is_worker)

@@ -321,6 +321,8 @@ void ssp_destroy(dlc_consistency *model);
 /* Parses `staleness`: "inf" (INT64_MAX) or a whole number. DLC_ERR_CONFIG for a
  * fraction, which the option table accepts. */
 dlc_status staleness_of(const dlc_settings *settings, int64_t *staleness);
+/* The number of groups of so many workers. DLC_ERR_CONFIG if some would be empty. */
+dlc_status groups_of(const dlc_settings *settings, int32_t workers, int64_t *groups);
 
 /* steps.c: what a worker pushes with staleness; on the training thread. */
 /* Makes room for steps, if this rank will make any and there is none. */
