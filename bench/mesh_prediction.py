@@ -31,28 +31,29 @@ def run(*words):
     return done.stdout
 
 
-def settings(mesh, batch):
+def settings(mesh, args):
     data, tensor, pipeline = mesh
     chosen = {"parallel.data": data, "parallel.tensor": tensor, "parallel.pipeline": pipeline,
               "parallel.tensor_schedule": "whole_batch", "parallel.scaling": "weak",
-              "data.batch": batch, "train.threads": 1, "train.checkpoint_last": "no",
+              "data.batch": args.batch, "train.threads": 1, "train.checkpoint_last": "no",
               "train.checkpoint_minutes": 0, "solver.learning_rate": 1e-6}
-    return [f"--ranks={data * tensor * pipeline}", *(f"--set={key}={value}" for key, value in chosen.items())]
+    return [f"--ranks={data * tensor * pipeline}", *(f"--set={key}={value}" for key, value in chosen.items()),
+            *(f"--set={one}" for one in args.set)]
 
 
-def predict(net, mesh, batch):
+def predict(net, mesh, args):
     """Images/s of all ranks."""
-    plan = json.loads(run("plan", str(net), "--json", "--no-check", *settings(mesh, batch)))
+    plan = json.loads(run("plan", str(net), "--json", "--no-check", *settings(mesh, args)))
     if "mesh_as_set" in plan:
         return plan["mesh_as_set"]["images_per_s"]
     return plan["scaling"][-1]["weak"]["images_per_s"]
 
 
-def measure(net, mesh, batch, iterations, folder):
+def measure(net, mesh, args, iterations, folder):
     log = folder / "log"
     log.unlink(missing_ok=True)
     done = json.loads(run("train", str(net), "--json", f"--iterations={iterations}", f"--log-file={log}",
-                          f"--run-dir={tempfile.mkdtemp(dir=folder)}", *settings(mesh, batch)))
+                          f"--run-dir={tempfile.mkdtemp(dir=folder)}", *settings(mesh, args)))
     return done["images_per_s"]
 
 
@@ -61,11 +62,11 @@ def compare(net, args, folder):
     found = {mesh: ([], []) for mesh in meshes}
     for number in range(args.rounds):
         for mesh, (predicted, measured) in found.items():
-            predicted.append(predict(net, mesh, args.batch))
+            predicted.append(predict(net, mesh, args))
             ranks = mesh[0] * mesh[1] * mesh[2]
             all_images = args.seconds * predicted[-1]
             iterations = max(12, round(all_images / (args.batch * mesh[0] * mesh[1])))
-            measured.append(measure(net, mesh, args.batch, iterations, folder))
+            measured.append(measure(net, mesh, args, iterations, folder))
             print(f"round {number + 1}/{args.rounds} {net.stem} {'x'.join(map(str, mesh))}, {ranks} ranks: "
                   f"predicted {predicted[-1]:.1f}, measured {measured[-1]:.1f} images/s",
                   file=sys.stderr, flush=True)
@@ -85,6 +86,7 @@ def main():
     parser.add_argument("nets", nargs="+", type=pathlib.Path)
     parser.add_argument("--meshes", default="2x1x1,1x2x1,1x1x2,2x2x1")
     parser.add_argument("--batch", type=int, default=16, help="of a rank of the first stage")
+    parser.add_argument("--set", action="append", default=[], help="as dlcore's --set, of both")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5)
     args = parser.parse_args()

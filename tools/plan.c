@@ -262,27 +262,44 @@ static dlc_status choose_ranks(plan_command *command) {
     return devices > 1 ? dlc_setup_set_ranks(command->setup, 2) : DLC_OK;
 }
 
-/* Remembers the mesh that is set, and takes it from what is measured. */
-static dlc_status take_mesh(plan_command *command) {
-    dlc_setup *setup = command->setup;
-    const dlc_settings *parallel = setup->parallel_settings;
-    const dlc_mesh_sizes *sizes = &setup->mesh_sizes;
-    int is_set = sizes->stage_ranks || sizes->tensor > 1 || sizes->pipeline > 1;
-    if (is_set)
-        command->asked = (plan_mesh){
-            .stages = sizes->pipeline > 1 ? sizes->pipeline : 1,
-            .data = sizes->data,
-            .tensor = sizes->tensor > 1 ? sizes->tensor : 1,
-            .ranks = sizes->stage_ranks,
-            .micro_batches = dlc_settings_get_int(parallel, "micro_batches")};
-    setup->mesh_sizes = (dlc_mesh_sizes){.tensor = 1, .pipeline = 1};
-    return !is_set || dlc_settings_is_set(parallel, "ranks")
-               ? DLC_OK
-               : dlc_setup_set_ranks(setup, 1);
+/* The ranks that are predicted for; else those of the job that would train here. */
+static dlc_status count_ranks(const plan_command *command, int32_t here,
+                              int32_t *ranks) {
+    const plan_measured none = {.ranks = 1};
+    plan_given given = command->given;
+    plan_target target;
+    *ranks = here;
+    if (!given.nodes && !given.from)
+        return DLC_OK;
+    if (!given.from && !given.ranks_per_node)
+        given.ranks_per_node = command->setup->ranks;
+    DLC_TRY(plan_target_make(&given, &none, &target));
+    *ranks = dlc_plan_ranks(&target.cluster);
+    return DLC_OK;
 }
 
-/* Layers are measured without tensor or pipeline parallelism, and nothing is written.
+static int is_mesh_set(const dlc_setup *setup) {
+    const dlc_mesh_sizes *sizes = &setup->mesh_sizes;
+    return sizes->stage_ranks || sizes->tensor > 1 || sizes->pipeline > 1;
+}
+
+/* Chooses the ranks that measure, and makes the mesh that is set, by training's rule.
  */
+static dlc_status take_mesh(plan_command *command) {
+    dlc_setup *setup = command->setup;
+    int32_t ranks, here = setup->ranks;
+    int is_set = is_mesh_set(setup);
+    if (is_set && !dlc_settings_is_set(setup->parallel_settings, "ranks"))
+        DLC_TRY(dlc_setup_set_ranks(setup, 1));
+    DLC_TRY(choose_ranks(command));
+    DLC_TRY(count_ranks(command, here, &ranks));
+    if (!is_set || ranks == 1)
+        return DLC_OK;
+    command->measure.mesh_ranks = ranks;
+    return dlc_setup_make_mesh(setup, ranks, &command->asked.mesh);
+}
+
+/* Nothing is written. */
 static dlc_status open_setup(plan_command *command) {
     static const char *const sets[] = {
         "parallel.scaling=weak", "parallel.batch_split=equal", "train.test_first=no"};
@@ -294,11 +311,7 @@ static dlc_status open_setup(plan_command *command) {
     DLC_TRY(check_target(&command->given));
     DLC_TRY(dlc_tool_setup(&command->tool, DLC_PHASE_TRAIN | DLC_PHASE_TEST,
                            &command->setup));
-    DLC_TRY(take_mesh(command));
-    dlc_graph *graph = command->setup->graph;
-    for (int32_t i = 0; i < graph->layers; i++)
-        graph->layer[i].parallel = DLC_PARALLEL_DATA;
-    return choose_ranks(command);
+    return take_mesh(command);
 }
 
 int dlc_command_plan(int argc, char **argv) {
@@ -310,8 +323,10 @@ int dlc_command_plan(int argc, char **argv) {
     dlc_status status = open_setup(&command);
     if (status == DLC_OK)
         status = plan_measure(command.setup, &command.measure, &measured, &exit_code);
-    if (status == DLC_OK && exit_code == 0)
+    if (status == DLC_OK && exit_code == 0) {
+        command.asked.micro_batches = measured->micro_batches;
         status = plan(&command, measured);
+    }
     plan_measured_free(measured);
     return dlc_tool_close(&command.tool, command.setup, status, exit_code);
 }

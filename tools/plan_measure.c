@@ -13,6 +13,7 @@
 #include "options.h"
 #include "parallel/axes.h"
 #include "plan/layers.h"
+#include "plan_predict.h"
 #include "session/exchange_schedule.h"
 #include "time_measure.h"
 #include "train/iterate.h"
@@ -83,25 +84,45 @@ static dlc_status run(dlc_session *session, double pass, plan_measured *measured
 /* The times of rows are medians, scaled to the slowest rank, which all others wait for.
  */
 static dlc_status read_layers(const dlc_session *session, const dlc_time_table *table,
-                              double memory, double slower, plan_measured *measured) {
+                              double memory, double slower, dlc_plan_layer *layer) {
     const dlc_graph *graph = session->setup->graph;
     dlc_shape sample;
     DLC_TRY(dlc_setup_sample_shape(&session->setup->train, &sample));
     DLC_TRY(dlc_plan_layers_read(graph, session->net, session->local_batch, &sample, 0,
-                                 measured->layer));
+                                 layer));
     for (size_t i = 0; i < table->rows; i++) {
         double seconds[DLC_NET_PARTS];
         for (int part = 0; part < DLC_NET_PARTS; part++)
             seconds[part] = table->row[i].seconds[part] * slower;
         DLC_TRY(dlc_plan_layers_time(graph, session->net, (int32_t)i,
-                                     session->local_batch, memory, seconds,
-                                     measured->layer));
+                                     session->local_batch, memory, seconds, layer));
     }
+    return DLC_OK;
+}
+
+static void read_rest(const dlc_time_table *table, double memory,
+                      plan_measured *measured) {
     measured->rest = fmax(table->pass_median - table->sum.total, 0);
     measured->accumulate_bandwidth = memory / DLC_PLAN_ADD_MOVES;
     double weights = dlc_plan_parameter_bytes(measured->layer, measured->layers);
     if (table->sum.seconds[TIME_UPDATE] > 0)
         measured->update_bandwidth = weights / table->sum.seconds[TIME_UPDATE];
+}
+
+/* Of the batch, or of a micro-batch, with which the layers alone are measured. */
+static dlc_status read_all(const dlc_session *session, const dlc_time_table *table,
+                           double memory, double slower, plan_measured *measured) {
+    double batch = (double)measured->batch, samples = (double)session->local_batch;
+    dlc_plan_layer *layer = measured->layer, *small = layer + measured->layers;
+    if (measured->batch == 0) {
+        DLC_TRY(read_layers(session, table, memory, slower, layer));
+        read_rest(table, memory, measured);
+        measured->batch = session->local_batch;
+        return DLC_OK;
+    }
+    DLC_TRY(read_layers(session, table, memory, slower, small));
+    plan_layers_fit(layer, measured->layers, batch, small, samples);
+    measured->micro_batch = session->local_batch;
     return DLC_OK;
 }
 
@@ -113,8 +134,8 @@ static dlc_status read_times(const dlc_session *session, const dlc_time_measured
     double mine = table.sum.total, slowest = mine;
     dlc_status status = dlc_comm_max_seconds(session->connection.comm, &slowest);
     if (status == DLC_OK && session->rank == 0)
-        status = read_layers(session, &table, memory, mine > 0 ? slowest / mine : 1,
-                             measured);
+        status = read_all(session, &table, memory, mine > 0 ? slowest / mine : 1,
+                          measured);
     dlc_time_table_free(&table);
     return status;
 }
@@ -142,7 +163,6 @@ static void save_results(const dlc_session *session, const dlc_comm_cost *cost,
                          plan_measured *measured) {
     measured->ranks = session->ranks;
     measured->threads = dlc_job_threads(session->job);
-    measured->batch = session->local_batch;
     measured->copies = 1 + dlc_solver_states(&session->solver);
     measured->memory = (double)session->planned_bytes;
     measured->host = (session->setup->device->caps & DLC_DEVICE_HOST) != 0;
@@ -170,22 +190,66 @@ static dlc_status measure_all(const measuring *m, dlc_session *session) {
     return session->ranks > 1 ? dlc_job_barrier(session->job) : DLC_OK;
 }
 
+static dlc_status measure_micro_batch(const measuring *m, dlc_session *session) {
+    double pass = 0;
+    DLC_TRY(time_pass(session, &pass));
+    return measure_layers(session, pass, m->options.passes, m->measured);
+}
+
+static dlc_status measure_with(const measuring *m, dlc_job *job, int64_t batch,
+                               dlc_status (*measure)(const measuring *m,
+                                                     dlc_session *session)) {
+    dlc_session session;
+    m->setup->train.batch = batch;
+    DLC_TRY(dlc_session_open(m->setup, job, dlc_axes, &session));
+    dlc_status status = measure(m, &session);
+    dlc_session_close(&session);
+    return status;
+}
+
+/* Divides a batch as training would, which refuses the same: *samples of a micro-batch,
+ * on rank 0; 0: there are no stages. */
+static dlc_status divide_batch(const measuring *m, dlc_job *job, int64_t *samples) {
+    int32_t ranks = m->options.mesh_ranks;
+    dlc_rank_part part = {0};
+    dlc_session session;
+    if (ranks < 2 || m->setup->mesh_sizes.pipeline == 1)
+        return DLC_OK;
+    DLC_TRY(dlc_session_open_plan(m->setup, job, dlc_axes, dlc_job_rank(job) % ranks,
+                                  ranks, &session));
+    (void)dlc_session_part(&session, &part);
+    if (session.rank == 0)
+        m->measured->micro_batches = session.micro_batches;
+    dlc_session_close(&session);
+    *samples = part.samples;
+    return dlc_job_broadcast(job, 0, samples, sizeof *samples);
+}
+
+/* The planner decides about everything but data parallelism. */
+static void forget_mesh(dlc_setup *setup) {
+    setup->data_parallel_only = 1;
+    setup->mesh_sizes = (dlc_mesh_sizes){.tensor = 1, .pipeline = 1};
+    for (int32_t i = 0; i < setup->graph->layers; i++)
+        setup->graph->layer[i].parallel = DLC_PARALLEL_DATA;
+}
+
 static int measure_as_rank(dlc_job *job, void *argument) {
     const measuring *m = argument;
-    dlc_session session;
-    m->setup->data_parallel_only = 1; /* the planner decides about the rest */
-    dlc_status status = dlc_session_open(m->setup, job, dlc_axes, &session);
-    if (status == DLC_OK) {
-        status = measure_all(m, &session);
-        dlc_session_close(&session);
-    }
+    int64_t batch = m->setup->train.batch, small = 0;
+    dlc_status status = divide_batch(m, job, &small);
+    forget_mesh(m->setup);
+    if (status == DLC_OK)
+        status = measure_with(m, job, batch, measure_all);
+    if (status == DLC_OK && small > 0 && small < batch)
+        status = measure_with(m, job, small, measure_micro_batch);
     return dlc_tool_end_rank(job, status);
 }
 
 /* ---- The job --------------------------------------------------------------------- */
 
+/* With as many layers again, of a micro-batch. */
 static size_t bytes_for(size_t layers) {
-    return sizeof(plan_measured) + layers * sizeof(dlc_plan_layer);
+    return sizeof(plan_measured) + 2 * layers * sizeof(dlc_plan_layer);
 }
 
 void plan_measured_free(plan_measured *measured) {
@@ -204,6 +268,7 @@ dlc_status plan_measure(dlc_setup *setup, const plan_measure_options *options,
                         strerror(errno));
     measuring m = {setup, *options, memory};
     m.measured->layers = layers;
+    m.measured->micro_batches = 1;
     dlc_status status = dlc_tool_run(setup, measure_as_rank, &m, exit_code);
     if (status == DLC_OK && *exit_code == 0 && !m.measured->done)
         status = dlc_fail(DLC_ERR_INTERNAL, "rank 0 has reported no measurement");

@@ -11,6 +11,8 @@ typedef struct plan_measured {
     int32_t ranks;               /* that were measured at the same time */
     int32_t threads;             /* per rank */
     int64_t batch;               /* per rank */
+    int64_t micro_batch;         /* of rank 0, measured, too; 0: there was none */
+    int32_t micro_batches;       /* that training divides a batch into */
     double update_bandwidth;     /* bytes of weights updated per second; 0: unknown */
     double accumulate_bandwidth; /* bytes of gradients added to others per second */
     double rest;                 /* seconds of a step outside the layers */
@@ -28,12 +30,15 @@ typedef struct plan_measured {
 } plan_measured;
 
 typedef struct plan_measure_options {
-    int passes; /* over the layers; 0: as many as take some seconds */
-    int check;  /* also train for some seconds */
+    int passes;         /* over the layers; 0: as many as take some seconds */
+    int check;          /* also train for some seconds */
+    int32_t mesh_ranks; /* of the mesh that the setup has: layers are measured with its
+                           micro-batches, too; 0: it has none */
 } plan_measure_options;
 
-/* Runs the setup's number of ranks. *exit_code is that of dlc_job_run; unless it is 0,
- * *measured isn't set. Release with plan_measured_free. */
+/* Runs the setup's number of ranks, without tensor or pipeline parallelism. *exit_code
+ * is that of dlc_job_run; unless it is 0, *measured isn't set. Release with
+ * plan_measured_free. */
 dlc_status plan_measure(dlc_setup *setup, const plan_measure_options *options,
                         plan_measured **measured, int *exit_code);
 void plan_measured_free(plan_measured *measured); /* NULL is allowed */

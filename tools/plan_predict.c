@@ -19,6 +19,22 @@ void plan_layers_speed(dlc_plan_layer *layer, size_t layers, double speed) {
     }
 }
 
+/* Through (samples, few) and (batch, many). */
+static dlc_plan_time line(double samples, double few, double batch, double many) {
+    double each = fmin(fmax((many - few) / (batch - samples), 0), few / samples);
+    return (dlc_plan_time){few - each * samples, each};
+}
+
+void plan_layers_fit(dlc_plan_layer *layer, size_t layers, double batch,
+                     const dlc_plan_layer *small, double samples) {
+    for (size_t i = 0; i < layers; i++) {
+        layer[i].forward = line(samples, dlc_plan_seconds(small[i].forward, samples),
+                                batch, dlc_plan_seconds(layer[i].forward, batch));
+        layer[i].backward = line(samples, dlc_plan_seconds(small[i].backward, samples),
+                                 batch, dlc_plan_seconds(layer[i].backward, batch));
+    }
+}
+
 /* A part of the cluster with so many ranks, filling machine by machine. */
 static dlc_plan_cluster plan_part(const dlc_plan_cluster *cluster, int32_t ranks) {
     dlc_plan_cluster part = *cluster;
@@ -297,37 +313,27 @@ static dlc_status predict_row(const dlc_plan_layer *layer,
     return predict_case(&p, alone, prediction, &row->weak);
 }
 
-/* The ranks of each stage. What [parallel] data leaves open, the target has. */
-static void ranks_of_stages(const dlc_plan_cluster *cluster, const plan_mesh *asked,
-                            int32_t *ranks) {
-    int32_t data = asked->data, inside = asked->stages * asked->tensor;
-    if (data == 0)
-        data = dlc_plan_ranks(cluster) > inside ? dlc_plan_ranks(cluster) / inside : 1;
-    for (int32_t s = 0; s < asked->stages; s++)
-        ranks[s] = asked->ranks ? asked->ranks[s] : data * asked->tensor;
-}
-
 /* `p->layer` are those of a rank of its tensor group. */
 static dlc_status cost_asked(const problem *p, const plan_mesh *asked,
                              const dlc_plan_tensor_parallel *split,
-                             const int32_t *ranks, int32_t most,
                              plan_prediction *prediction) {
-    double samples = p->samples * ranks[0];
-    if (asked->stages == 1 && ranks[0] == asked->tensor && split->split) {
+    const dlc_mesh *mesh = &asked->mesh;
+    int32_t ranks[PLAN_MAX_STAGES] = {0};
+    for (int32_t s = 0; s < mesh->pipeline; s++)
+        ranks[s] = dlc_mesh_stage_ranks(mesh, s);
+    if (mesh->pipeline == 1 && ranks[0] == mesh->tensor && split->split) {
         prediction->asked = mix_of_split(p, split);
         return DLC_OK;
     }
-    if (asked->stages == 1)
-        return cost_groups(p, split->split, split->split ? asked->tensor : 0,
+    if (mesh->pipeline == 1)
+        return cost_groups(p, split->split, split->split ? mesh->tensor : 0,
                            &prediction->asked);
-    int64_t count = asked->micro_batches
-                        ? asked->micro_batches
-                        : dlc_plan_micro_batches((int64_t)samples, asked->stages, most);
-    DLC_TRY(try_stages(p, asked->stages, ranks, samples / (double)count, (int32_t)count,
-                       prediction->asked_stage, &(dlc_plan_pipeline){0},
-                       &prediction->asked));
+    DLC_TRY(try_stages(p, mesh->pipeline, ranks,
+                       p->samples * ranks[0] / asked->micro_batches,
+                       asked->micro_batches, prediction->asked_stage,
+                       &(dlc_plan_pipeline){0}, &prediction->asked));
     prediction->asked.split = split->split;
-    prediction->asked.tensor = split->split ? asked->tensor : 0;
+    prediction->asked.tensor = split->split ? mesh->tensor : 0;
     return DLC_OK;
 }
 
@@ -335,31 +341,26 @@ static dlc_status cost_asked(const problem *p, const plan_mesh *asked,
 static dlc_status predict_asked(const dlc_plan_layer *layer,
                                 const dlc_plan_cluster *cluster, double batch,
                                 const plan_mesh *asked, plan_prediction *prediction) {
-    int32_t ranks[PLAN_MAX_STAGES] = {0}, all = 0, most = 0;
     dlc_plan_tensor_parallel split = {.split = 0};
-    if (asked->stages > PLAN_MAX_STAGES)
+    const dlc_mesh *mesh = &asked->mesh;
+    if (mesh->pipeline > PLAN_MAX_STAGES)
         return dlc_fail(DLC_ERR_CONFIG, "plan predicts at most %d stages, not %d",
-                        (int)PLAN_MAX_STAGES, (int)asked->stages);
-    ranks_of_stages(cluster, asked, ranks);
-    for (int32_t s = 0; s < asked->stages; s++) {
-        all += ranks[s];
-        most = ranks[s] > most ? ranks[s] : most;
-    }
-    dlc_plan_cluster here = plan_part(cluster, all);
-    if (dlc_plan_ranks(cluster) < all) {
+                        (int)PLAN_MAX_STAGES, (int)mesh->pipeline);
+    dlc_plan_cluster here = plan_part(cluster, mesh->ranks);
+    if (dlc_plan_ranks(cluster) < mesh->ranks) {
         here.nodes = 1;
-        here.ranks_per_node = all;
+        here.ranks_per_node = mesh->ranks;
     }
     problem p = {layer, prediction->layers, &here, batch};
     dlc_plan_layer *divided = dlc_alloc(p.layers, sizeof *divided);
     dlc_status status = divided ? DLC_OK : DLC_ERR_NOMEM;
-    if (status == DLC_OK && asked->tensor > 1)
-        status = divide(&p, asked->tensor, divided, &split);
+    if (status == DLC_OK && mesh->tensor > 1)
+        status = divide(&p, mesh->tensor, divided, &split);
     if (split.split)
         p.layer = divided;
     if (status == DLC_OK)
-        status = cost_asked(&p, asked, &split, ranks, most, prediction);
-    prediction->asked_ranks = all;
+        status = cost_asked(&p, asked, &split, prediction);
+    prediction->asked_ranks = mesh->ranks;
     dlc_free(divided);
     return status;
 }
@@ -394,7 +395,7 @@ dlc_status plan_predict(const dlc_plan_layer *layer, size_t layers,
         if (status != DLC_OK || ranks == all || made.rows == PLAN_MAX_ROWS)
             break;
     }
-    if (status == DLC_OK && asked->stages)
+    if (status == DLC_OK && asked->mesh.ranks > 1)
         status = predict_asked(layer, cluster, batch, asked, &made);
     if (status == DLC_OK)
         *prediction = made;

@@ -5,6 +5,7 @@
 
 #include "plan/stages.h"
 #include "plan/tensor_parallel.h"
+#include "setup/mesh.h"
 
 typedef enum plan_kind {
     PLAN_DATA,   /* every rank has the whole net */
@@ -56,12 +57,10 @@ typedef struct plan_prediction {
     size_t layers;
 } plan_prediction;
 
-/* A mesh that is asked for. */
+/* A mesh that is asked for, and what training makes of a batch in it. */
 typedef struct plan_mesh {
-    int32_t stages;        /* 0: none is */
-    int32_t data, tensor;  /* data 0: by the ranks of the target */
-    const int32_t *ranks;  /* of each stage; NULL: data x tensor */
-    int64_t micro_batches; /* 0: as training would choose */
+    dlc_mesh mesh;         /* ranks 0: none is */
+    int32_t micro_batches; /* 1 without stages */
 } plan_mesh;
 
 /* `batch` is per rank with weak scaling, and of all ranks with strong scaling; of a
@@ -71,6 +70,12 @@ dlc_status plan_predict(const dlc_plan_layer *layer, size_t layers,
                         const dlc_plan_cluster *cluster, double batch,
                         const plan_mesh *asked, plan_prediction *prediction);
 void plan_prediction_free(plan_prediction *prediction);
+
+/* Gives `layer`, measured with `batch` samples, the times of `small`, measured with
+ * fewer, too: a straight line through both, as far as neither its fixed part nor that
+ * of a sample is below 0; else the times of `small` hold. */
+void plan_layers_fit(dlc_plan_layer *layer, size_t layers, double batch,
+                     const dlc_plan_layer *small, double samples);
 
 /* Makes layers `speed` times as fast. */
 void plan_layers_speed(dlc_plan_layer *layer, size_t layers, double speed);

@@ -15,8 +15,9 @@ static void mix_text(const plan_mix *mix, char *text, size_t room) {
         (void)snprintf(groups, sizeof groups, ", %d tensor layer%s on %d ranks",
                        (int)mix->split, mix->split == 1 ? "" : "s", (int)mix->tensor);
     if (mix->kind == PLAN_STAGES)
-        (void)snprintf(text, room, "%d stages, %d micro-batches%s", (int)mix->stages,
-                       (int)mix->micro_batches, groups);
+        (void)snprintf(text, room, "%d stages, %d micro-batch%s%s", (int)mix->stages,
+                       (int)mix->micro_batches, mix->micro_batches == 1 ? "" : "es",
+                       groups);
     else
         (void)snprintf(text, room, "data%s", groups);
 }
@@ -53,6 +54,10 @@ static void add_head(const plan_report *r, dlc_text *text) {
                  "forward and backward of a batch of %lld take %.1f ms",
                  r->device, (int)m->ranks, m->ranks == 1 ? "" : "s", (int)m->threads,
                  m->threads == 1 ? "" : "s", (long long)m->batch, times * 1e3);
+    if (m->micro_batch > 0)
+        dlc_text_add(text, ", of %lld samples %.1f ms", (long long)m->micro_batch,
+                     dlc_plan_compute(m->layer, m->layers, (double)m->micro_batch) *
+                         1e3);
     if (m->update_bandwidth > 0)
         dlc_text_add(text, ", the update %.1f ms", weights / m->update_bandwidth * 1e3);
     dlc_text_add(text, "\n");
@@ -147,10 +152,10 @@ static void add_stages(const plan_report *r, const char *which, const plan_mix *
         return;
     dlc_text_add(
         text,
-        "\n%s: %d stages, %d micro-batches, %.0f images/s, ranks idle %.0f %% of the "
+        "\n%s: %d stages, %d micro-batch%s, %.0f images/s, ranks idle %.0f %% of the "
         "time\n",
-        which, (int)mix->stages, (int)mix->micro_batches, mix->images_per_s,
-        100 * mix->bubble);
+        which, (int)mix->stages, (int)mix->micro_batches,
+        mix->micro_batches == 1 ? "" : "es", mix->images_per_s, 100 * mix->bubble);
     for (int32_t s = 0; s < mix->stages; s++) {
         const dlc_plan_stage *stage = &stages[s];
         dlc_text_add(text,
@@ -232,6 +237,11 @@ static void json_measured(const plan_report *r, dlc_json *json) {
     dlc_json_int(json, "batch", m->batch);
     dlc_json_number(json, "pass_seconds",
                     dlc_plan_compute(m->layer, m->layers, (double)m->batch));
+    if (m->micro_batch > 0) {
+        dlc_json_int(json, "micro_batch", m->micro_batch);
+        dlc_json_number(json, "micro_batch_seconds",
+                        dlc_plan_compute(m->layer, m->layers, (double)m->micro_batch));
+    }
     dlc_json_number(json, "update_bytes_per_s", m->update_bandwidth);
     dlc_json_string(json, "transport", m->transport);
     dlc_json_number(json, "all_reduce_latency", m->all_reduce_latency);

@@ -55,7 +55,7 @@ static plan_measured *measured_of(int32_t ranks) {
     return m;
 }
 
-static const plan_mesh none = {.stages = 0};
+static const plan_mesh none = {.micro_batches = 1};
 static const plan_given nothing_given = {.latency = -1, .speed = 1};
 
 static const char *machine(const char *name) {
@@ -330,7 +330,8 @@ END_TEST
 START_TEST(stages_as_set) {
     static const int32_t ranks[] = {19, 1};
     const plan_mesh asked = {
-        .stages = 2, .tensor = 1, .ranks = ranks, .micro_batches = 32};
+        .mesh = {.ranks = 20, .pipeline = 2, .tensor = 1, .stage_ranks = ranks},
+        .micro_batches = 32};
     const dlc_plan_layer layer[] = {{.name = "conv",
                                      .out_bytes = 10,
                                      .cut_bytes = 10,
@@ -367,9 +368,9 @@ START_TEST(micro_batches_are_added_up) {
          .backward = {0, 2e-3},
          .parameter_bytes = 4e6}};
     dlc_plan_cluster c = {.nodes = 1, .ranks_per_node = 2, .inside = {0, 1e12, 0}};
-    for (int64_t count = 1; count <= 4; count += 3) {
-        const plan_mesh asked = {
-            .stages = 2, .data = 1, .tensor = 1, .micro_batches = count};
+    for (int32_t count = 1; count <= 4; count += 3) {
+        const plan_mesh asked = {.mesh = {.ranks = 2, .pipeline = 2, .tensor = 1},
+                                 .micro_batches = count};
         double seconds[2];
         for (int i = 0; i < 2; i++) {
             plan_prediction p;
@@ -380,6 +381,29 @@ START_TEST(micro_batches_are_added_up) {
         }
         ck_assert_double_eq_tol(seconds[1] - seconds[0],
                                 count == 1 ? 0 : (double)count * 4e-3, 1e-9);
+    }
+}
+END_TEST
+
+/* Times of 8 and of 2 samples: a line through both; if there is none, the times of 2.
+ */
+START_TEST(times_of_two_batches) {
+    static const struct {
+        double many, few, fixed, per_sample;
+    } cases[] = {{16e-3, 10e-3, 8e-3, 1e-3},
+                 {16e-3, 4e-3, 0, 2e-3},
+                 {16e-3, 2e-3, 0, 1e-3},
+                 {3e-3, 4e-3, 4e-3, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        dlc_plan_layer layer = {.forward = {0, cases[i].many / 8},
+                                .backward = {cases[i].many, 0}};
+        const dlc_plan_layer small = {.forward = {0, cases[i].few / 2},
+                                      .backward = {cases[i].few, 0}};
+        plan_layers_fit(&layer, 1, 8, &small, 2);
+        ck_assert_double_eq_tol(layer.forward.fixed, cases[i].fixed, 1e-9);
+        ck_assert_double_eq_tol(layer.forward.per_sample, cases[i].per_sample, 1e-9);
+        ck_assert_double_eq_tol(layer.backward.fixed, cases[i].fixed, 1e-9);
+        ck_assert_double_eq_tol(layer.backward.per_sample, cases[i].per_sample, 1e-9);
     }
 }
 END_TEST
@@ -400,7 +424,9 @@ START_TEST(groups_as_set) {
     plan_prediction p;
     plan_mix mix[2];
     for (int32_t i = 0; i < 2; i++) {
-        const plan_mesh asked = {.stages = 1, .data = i + 1, .tensor = 2};
+        const plan_mesh asked = {
+            .mesh = {.ranks = 2 * (i + 1), .pipeline = 1, .tensor = 2},
+            .micro_batches = 1};
         ck_assert_int_eq(plan_predict(layer, 2, &c, 8, &asked, &p), DLC_OK);
         mix[i] = p.asked;
         ck_assert_int_eq(p.asked_ranks, 2 * (i + 1));
@@ -545,6 +571,7 @@ int main(void) {
     tcase_add_test(cases, groups_are_on_machines);
     tcase_add_test(cases, stages_as_set);
     tcase_add_test(cases, micro_batches_are_added_up);
+    tcase_add_test(cases, times_of_two_batches);
     tcase_add_test(cases, groups_as_set);
     tcase_add_test(cases, more_ranks_than_samples);
     tcase_add_test(cases, faster_ranks);

@@ -150,6 +150,55 @@ START_TEST(bad_options) {
 }
 END_TEST
 
+/* Meshes that training refuses of as many ranks, with its words. */
+static const struct {
+    const char *set, *nodes, *ranks, *words;
+} bad_mesh[] = {
+    {"--set=parallel.tensor=3", "--nodes=2x2", "--ranks=4",
+     "the 4 ranks of a stage cannot be split into tensor groups of 3 ranks"},
+    {"--set=parallel.pipeline_ranks=3,1", "--nodes=1x2", "--ranks=2",
+     "pipeline_ranks names 4 ranks, but there are 2"},
+    {"--set=parallel.pipeline=2", "--nodes=3x1", "--ranks=3",
+     "3 ranks cannot be split among 2 stages"},
+};
+
+START_TEST(refuses_what_train_refuses) {
+    const char *set = bad_mesh[_i].set;
+    command_result plan = run(2, COMMAND("plan", small(), set, bad_mesh[_i].nodes));
+    command_result train = run(2, COMMAND("train", small(), set, bad_mesh[_i].ranks));
+    ck_contains(plan.err, bad_mesh[_i].words);
+    ck_contains(train.err, bad_mesh[_i].words);
+    command_free(&plan);
+    command_free(&train);
+}
+END_TEST
+
+START_TEST(too_many_micro_batches) {
+    command_result result = run(2, COMMAND("plan", small(), "--set=parallel.pipeline=2",
+                                           "--set=parallel.micro_batches=17"));
+    ck_contains(result.err, "cannot be divided into 17 micro-batches");
+    command_free(&result);
+}
+END_TEST
+
+/* Layers are measured with the 4 samples of a micro-batch, too. */
+START_TEST(micro_batches_are_measured) {
+    command_result result = run(0, COMMAND("plan", small(), "--set=parallel.pipeline=2",
+                                           "--set=parallel.micro_batches=4",
+                                           "--passes=3", "--no-check", "--json"));
+    json_t *root = json_of(&result);
+    const json_t *measured = json_object_get(root, "measured");
+    ck_assert_double_eq(number(measured, "batch"), 16);
+    ck_assert_double_eq(number(measured, "micro_batch"), 4);
+    ck_assert_double_gt(number(measured, "micro_batch_seconds"), 0);
+    const json_t *mesh = json_object_get(root, "mesh_as_set");
+    ck_assert_double_eq(number(mesh, "stages"), 2);
+    ck_assert_double_eq(number(mesh, "micro_batches"), 4);
+    json_decref(root);
+    command_free(&result);
+}
+END_TEST
+
 START_TEST(not_by_mpirun) {
     setenv("RANK", "0", 1);
     setenv("WORLD_SIZE", "2", 1);
@@ -171,6 +220,10 @@ int main(void) {
     tcase_add_test(cases, diverges);
     tcase_add_test(cases, recorded_machine);
     tcase_add_loop_test(cases, bad_options, 0, sizeof bad / sizeof *bad);
+    tcase_add_loop_test(cases, refuses_what_train_refuses, 0,
+                        sizeof bad_mesh / sizeof *bad_mesh);
+    tcase_add_test(cases, too_many_micro_batches);
+    tcase_add_test(cases, micro_batches_are_measured);
     tcase_add_test(cases, not_by_mpirun);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
