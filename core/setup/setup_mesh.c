@@ -22,6 +22,12 @@ void dlc_setup_check_mesh(dlc_setup *setup, dlc_problems *problems) {
                          "[parallel] %s", dlc_detail());
     else if (!dlc_settings_is_set(parallel, "ranks") && setup->ranks == 1)
         setup->ranks = dlc_mesh_least_ranks(&setup->mesh_sizes);
+    if (setup->mesh_sizes.pipeline == 1 &&
+        dlc_settings_get_int(parallel, "micro_batches") > 0)
+        dlc_problems_warn(problems, setup->config,
+                          dlc_settings_line(parallel, "micro_batches"),
+                          "[parallel] micro_batches is ignored: there are no pipeline "
+                          "stages");
 }
 
 static int wants_tensor(const dlc_setup *setup) {

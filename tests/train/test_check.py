@@ -145,6 +145,8 @@ ODD = [
      "is never reached"),
     ({"solver/learning_rate = 0.01": "learning_rate = 0.01\npolicy = poly\nmax_iterations = 10"},
      ("solver", "max_iterations"), "nothing more is learned"),
+    ({"train/iterations = 20": "iterations = 20\n[parallel]\nmicro_batches = 4"},
+     ("parallel", "micro_batches"), "there are no pipeline stages"),
 ]
 
 
