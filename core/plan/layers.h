@@ -29,10 +29,10 @@ dlc_status dlc_plan_layers_time(const dlc_graph *graph, const dlc_net *net, int3
                                 dlc_plan_layer *layer);
 
 /* The work of the graph's layers in training, from an outline: one number for each
- * layer of the graph, in bytes, with that of adding up the gradients if there are
- * several `micro_batches`; and which of them may begin a pipeline stage, so that
- * each stage has something to train and none begins with a layer that belongs to the
- * one before it. Release both with dlc_free. */
+ * layer of the graph, in bytes, with that of transforming filters, and of adding up the
+ * gradients if there are several `micro_batches`; and which of them may begin a
+ * pipeline stage, so that each stage has something to train and none begins with a
+ * layer that belongs to the one before it. Release both with dlc_free. */
 dlc_status dlc_plan_layers_weigh(const dlc_graph *graph, const dlc_net *outline,
                                  int32_t micro_batches, double **work,
                                  char **may_begin);

@@ -7,17 +7,6 @@
 
 /* ---- Micro-batches --------------------------------------------------------------- */
 
-int64_t dlc_plan_micro_batches(int64_t samples, int64_t stages, int64_t ranks) {
-    int64_t m;
-    for (int64_t unit = ranks; unit > 0; unit = unit > 1 ? 1 : 0)
-        for (m = 2 * stages; m <= 4 * stages && m * ranks <= samples; m++)
-            if (samples % m == 0 && samples / m % unit == 0)
-                return m;
-    for (m = 2 * stages; m > 1 && (m > samples || (samples + m - 1) / m < ranks); m--)
-        ;
-    return m > 1 ? m : 1;
-}
-
 void dlc_plan_stages_accumulate(dlc_plan_layer *layer, size_t layers,
                                 double bandwidth) {
     for (size_t i = 0; bandwidth > 0 && i < layers; i++)
@@ -37,6 +26,17 @@ static double sending(const dlc_plan_layer *layer, size_t layers,
     return end < layers ? link->latency + layer[end - 1].cut_bytes * samples / ranks /
                                               link->bandwidth
                         : 0;
+}
+
+double dlc_plan_stages_work(const double *work, const int32_t *stage_ranks,
+                            int32_t stages, int64_t micro_batches) {
+    double sum = 0, most = 0;
+    for (int32_t s = 0; s < stages; s++) {
+        double own = work[s] / ranks_of(stage_ranks, s);
+        sum += own;
+        most = fmax(most, own);
+    }
+    return sum + (double)(micro_batches - 1) * most;
 }
 
 static int32_t fewer(int32_t a, int32_t b) {

@@ -24,11 +24,19 @@ typedef struct dlc_plan_pipeline {
     double memory_bytes; /* of the stage that needs most */
 } dlc_plan_pipeline;
 
-/* How many micro-batches to cut `samples` into: twice as many as stages, or a few more
- * that are of equal size; rather a number that gives all ranks of a stage, at most
- * `ranks`, equally many samples of each, and fewer if there is not a sample for each
- * rank. */
-int64_t dlc_plan_micro_batches(int64_t samples, int64_t stages, int64_t ranks);
+/* The samples of each of `count` micro-batches; the last one may have fewer. 0: not
+ * each micro-batch has a sample for each of `ranks`, as many as a stage has at most. */
+static inline int64_t dlc_plan_micro_batch(int64_t samples, int64_t count,
+                                           int64_t ranks) {
+    int64_t each = (samples + count - 1) / count;
+    return count <= samples && each >= ranks ? each : 0;
+}
+
+/* The work of a pass through a pipeline, in time: all stages with the first
+ * micro-batch, and the slowest one with the others. `work`: of each stage and
+ * micro-batch, which its ranks split; NULL: it has one. */
+double dlc_plan_stages_work(const double *work, const int32_t *stage_ranks,
+                            int32_t stages, int64_t micro_batches);
 
 /* Makes layers those of one of several micro-batches: backward also adds the gradients
  * to those of the other micro-batches, so many bytes per second; 0: in no time. */

@@ -161,8 +161,8 @@ const dlc_option dlc_parallel_section_options[] = {
     DLC_STRING("pipeline_ranks", "equal",
                "ranks of each stage: equal, or a number for each, as in 3,1"),
     DLC_INT("micro_batches", "0", 0, 1 << 20,
-            "micro-batches that the batch goes through the pipeline in; 0: about "
-            "two per stage"),
+            "micro-batches that the batch goes through the pipeline in; 0: the fewest "
+            "of about the least work"),
     DLC_FLOAT("rendezvous_timeout", "60", 1, 1e6,
               "seconds that ranks started by another launcher may take to connect"),
     DLC_FLOAT("hang_timeout", "30", 0, 1e6,

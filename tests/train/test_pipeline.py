@@ -266,6 +266,34 @@ class Pipeline(unittest.TestCase):
             shares.append(int(re.search(r"stage 2, .* about (\d+) % of the work", done.stderr)[1]))
         self.assertGreater(shares[1], shares[0])
 
+    def micro_batches(self, net, *options):
+        """What check chooses, and says of it."""
+        done = subprocess.run([BIN, "check", str(net), *options], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60, check=True)
+        return int(re.search(r"micro_batches = (\d+), the fewest of about the least work; "
+                             r"next best: \d+, [-+]", done.stderr)[1])
+
+    def test_number_of_micro_batches(self):
+        """A stage that is mostly weights has most of its work in each micro-batch; convolutions over
+        many samples are split, so that no stage waits."""
+        net = self.write("lenet")
+        stages = ["--ranks=2", "--set=parallel.pipeline=ip1"]
+        heavy = [*stages, "--set=ip1.num_output=5000", "--set=data.batch=4"]
+        self.assertEqual(self.micro_batches(net, *heavy), 1)
+        many = ["--ranks=2", "--set=parallel.pipeline=2", "--set=data.batch=512"]
+        self.assertGreater(self.micro_batches(net, *many), 2)
+
+    def test_number_of_micro_batches_is_no_measurement(self):
+        """check, which measures nothing, and training choose the same, however stages are cut, and
+        whatever ranks share a stage."""
+        net = self.write("lenet")
+        for options in (["--ranks=2", "--set=parallel.pipeline=2"],
+                        ["--ranks=2", "--set=parallel.pipeline=ip1", "--set=data.batch=96"],
+                        ["--ranks=4", "--set=parallel.pipeline_ranks=3,1"]):
+            with self.subTest(options=options):
+                report, _, _ = self.train(net, "m", *options, "--iterations=2")
+                self.assertEqual(report["micro_batches"], self.micro_batches(net, *options))
+
     def test_unequal_parts(self):
         """Micro-batches, and what the ranks of a stage get of them, need not be equal."""
         for name in NETS:

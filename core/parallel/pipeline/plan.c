@@ -1,6 +1,7 @@
 /* Plans a pipeline: which ranks have which layers, and how a batch is divided into
  * micro-batches. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -9,6 +10,11 @@
 #include "plan/stages.h"
 #include "session/cluster_costs.h"
 #include "setup/stage_cut.h"
+
+/* The most micro-batches that are tried, for each stage; and how much less work a
+ * larger number of them must have: what is counted is no more accurate. */
+enum { MOST_PER_STAGE = 8 };
+static const double MARGIN = 0.05;
 
 /* ---- Checks ---------------------------------------------------------------------- */
 
@@ -32,11 +38,6 @@ static dlc_status check_job(const dlc_session *session) {
 }
 
 /* ---- Batch ----------------------------------------------------------------------- */
-
-/* The samples of a micro-batch; the last one may have fewer. */
-static int64_t samples_of_each(int64_t samples, int64_t micro_batches) {
-    return (samples + micro_batches - 1) / micro_batches;
-}
 
 /* The most ranks that a stage has. */
 static int64_t most_ranks(const dlc_mesh *mesh) {
@@ -67,18 +68,20 @@ static void note_split(const dlc_pipeline *pipeline) {
     }
 }
 
-static dlc_status divide_batch(dlc_pipeline *pipeline) {
+/* The samples of a batch, of all ranks of a stage. */
+static int64_t batch_samples(const dlc_session *session) {
+    const dlc_setup *setup = session->setup;
+    return setup->strong ? setup->train.batch
+                         : setup->train.batch * dlc_mesh_stage_ranks(&session->mesh, 0);
+}
+
+static dlc_status divide_batch(dlc_pipeline *pipeline, int64_t count) {
     dlc_session *session = pipeline->session;
     const dlc_setup *setup = session->setup;
     const dlc_mesh *mesh = &session->mesh;
-    int64_t batch = setup->train.batch, most = most_ranks(mesh);
-    if (!setup->strong)
-        batch *= dlc_mesh_stage_ranks(mesh, 0);
-    int64_t wanted = dlc_settings_get_int(setup->parallel_settings, "micro_batches");
-    int64_t count = wanted > 0 ? wanted
-                               : dlc_plan_micro_batches(batch, mesh->pipeline, most);
-    int64_t each = samples_of_each(batch, count);
-    if (count > batch || each < most)
+    int64_t batch = batch_samples(session), most = most_ranks(mesh);
+    int64_t each = dlc_plan_micro_batch(batch, count, most);
+    if (each == 0)
         return dlc_fail(DLC_ERR_CONFIG,
                         "%s: the %" PRId64
                         " samples of a batch cannot be divided into %" PRId64
@@ -86,13 +89,13 @@ static dlc_status divide_batch(dlc_pipeline *pipeline) {
                         " ranks of a stage; set a smaller number, or a larger batch",
                         dlc_settings_where(setup->parallel_settings, "micro_batches"),
                         batch, count, most);
-    count = samples_of_each(batch, each); /* none is empty */
     session->global_batch = batch;
     session->stage_samples.train = each;
     session->stage_samples.test = test_samples(session);
     dlc_mesh_samples(mesh, session->rank, each, &pipeline->first_sample,
                      &pipeline->micro_batch_size);
-    pipeline->micro_batches = session->micro_batches = (int32_t)count;
+    pipeline->micro_batches = session->micro_batches =
+        (int32_t)((batch + each - 1) / each); /* none is empty */
     pipeline->schedule.micro_batches = pipeline->micro_batches;
     note_split(pipeline);
     session->local_offset = pipeline->first_sample;
@@ -119,9 +122,10 @@ static dlc_status make_outline(const dlc_session *session, dlc_phase phase,
     return dlc_net_build(&args, outline);
 }
 
-/* Prices the boundary tensors by the measured link; free if there are no peers. */
+/* Prices the boundary tensors of `batch` samples, which the outline has, by the
+ * measured link; free if there are no peers. */
 static dlc_status price_boundaries(const dlc_pipeline *pipeline, const dlc_net *outline,
-                                   double *boundary_cost) {
+                                   int64_t batch, double *boundary_cost) {
     const dlc_session *session = pipeline->session;
     const dlc_setup *setup = session->setup;
     dlc_cluster_costs measured;
@@ -131,7 +135,6 @@ static dlc_status price_boundaries(const dlc_pipeline *pipeline, const dlc_net *
     DLC_TRY(dlc_cluster_costs_measure(session, &measured));
     DLC_TRY(dlc_setup_sample_shape(&setup->train, &sample));
     int32_t layers = setup->graph->layers;
-    int64_t batch = pipeline->micro_batch_size;
     dlc_plan_layer *layer = dlc_alloc((size_t)layers, sizeof *layer);
     if (!layer)
         return DLC_ERR_NOMEM;
@@ -144,18 +147,20 @@ static dlc_status price_boundaries(const dlc_pipeline *pipeline, const dlc_net *
     return status;
 }
 
+/* `priced`: the samples whose messages count; 0: messages are free. */
 static dlc_status cut_by_work(const dlc_pipeline *pipeline, const dlc_net *outline,
-                              const double *work, const char *may_begin, int32_t stages,
-                              int32_t *first) {
+                              int64_t priced, const double *work,
+                              const char *may_begin) {
     const dlc_setup *setup = pipeline->session->setup;
     int32_t layers = setup->graph->layers;
     double *boundary_cost = dlc_alloc((size_t)layers, sizeof *boundary_cost);
-    dlc_status status = boundary_cost
-                            ? price_boundaries(pipeline, outline, boundary_cost)
-                            : DLC_ERR_NOMEM;
+    dlc_status status = boundary_cost ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK && priced > 0)
+        status = price_boundaries(pipeline, outline, priced, boundary_cost);
     if (status == DLC_OK)
-        status = dlc_plan_stages_balance(work, may_begin, boundary_cost, layers, stages,
-                                         pipeline->stages.mesh.stage_ranks, first);
+        status = dlc_plan_stages_balance(
+            work, may_begin, boundary_cost, layers, pipeline->stages.mesh.pipeline,
+            pipeline->stages.mesh.stage_ranks, pipeline->stages.first);
     dlc_free(boundary_cost);
     if (DLC_STATUS_CLASS(status) != DLC_STATUS_CLASS(DLC_ERR_CONFIG))
         return status;
@@ -165,44 +170,44 @@ static dlc_status cut_by_work(const dlc_pipeline *pipeline, const dlc_net *outli
 }
 
 /* Sums the work of each stage's layers. */
-static dlc_status sum_work(dlc_pipeline *pipeline, const double *work) {
+static void sum_work(dlc_pipeline *pipeline, const double *work) {
     const dlc_stages *stages = &pipeline->stages;
-    pipeline->work = dlc_alloc((size_t)stages->mesh.pipeline, sizeof *pipeline->work);
-    if (!pipeline->work)
-        return DLC_ERR_NOMEM;
-    for (int32_t s = 0; s < stages->mesh.pipeline; s++)
+    for (int32_t s = 0; s < stages->mesh.pipeline; s++) {
+        pipeline->work[s] = 0;
         for (int32_t i = stages->first[s]; i < stages->first[s + 1]; i++)
             pipeline->work[s] += work[i];
-    return DLC_OK;
+    }
 }
 
-/* Cuts as [parallel] pipeline says, or by work. All ranks use the cut of rank 0. */
+/* Cuts as [parallel] pipeline says, or by the work of a micro-batch on rank 0. With
+ * `prices` messages count as this job's links are measured, and all ranks use the cut
+ * of rank 0. */
 static dlc_status cut_net(dlc_pipeline *pipeline, const dlc_stage_cut *cut,
-                          const dlc_net *outline) {
+                          int prices) {
     const dlc_session *session = pipeline->session;
-    const dlc_graph *graph = session->setup->graph;
     dlc_stages *stages = &pipeline->stages;
     size_t edges = (size_t)stages->mesh.pipeline + 1;
     double *work = NULL;
     char *may_begin = NULL;
-    stages->first = dlc_alloc(edges, sizeof *stages->first);
-    if (!stages->first)
-        return DLC_ERR_NOMEM;
-    DLC_TRY(dlc_plan_layers_weigh(graph, outline, pipeline->micro_batches, &work,
-                                  &may_begin));
-    dlc_status status = DLC_OK;
+    dlc_net *outline = NULL;
+    int64_t first, samples;
+    dlc_mesh_samples(&session->mesh, 0, session->stage_samples.train, &first, &samples);
+    DLC_TRY(make_outline(session, DLC_PHASE_TRAIN, &session->setup->train, samples,
+                         &outline));
+    dlc_status status = dlc_plan_layers_weigh(
+        session->setup->graph, outline, pipeline->micro_batches, &work, &may_begin);
     for (size_t s = 0; cut->first && s < edges; s++)
         stages->first[s] = cut->first[s];
-    if (!cut->first)
-        status = cut_by_work(pipeline, outline, work, may_begin, stages->mesh.pipeline,
-                             stages->first);
-    if (status == DLC_OK)
+    if (status == DLC_OK && !cut->first)
+        status = cut_by_work(pipeline, outline, prices ? samples : 0, work, may_begin);
+    if (status == DLC_OK && prices)
         status = dlc_job_broadcast(session->job, 0, stages->first,
                                    edges * sizeof *stages->first);
     if (status == DLC_OK)
-        status = sum_work(pipeline, work);
+        sum_work(pipeline, work);
     dlc_free(work);
     dlc_free(may_begin);
+    dlc_net_free(outline);
     return status;
 }
 
@@ -256,10 +261,53 @@ static void warn_of_statistics(const dlc_pipeline *pipeline, const dlc_net *outl
     }
 }
 
+/* ---- The number of micro-batches --------------------------------------------- */
+
+/* The work of a batch in so many micro-batches. It depends on the net and the mesh
+ * alone, so that all ranks find the same, and a job that resumes elsewhere does. */
+static dlc_status weigh_batch(dlc_pipeline *pipeline, const dlc_stage_cut *cut,
+                              int64_t count, double *work) {
+    const dlc_mesh *mesh = &pipeline->session->mesh;
+    DLC_TRY(divide_batch(pipeline, count));
+    DLC_TRY(cut_net(pipeline, cut, 0));
+    *work = dlc_plan_stages_work(pipeline->work, mesh->stage_ranks, mesh->pipeline,
+                                 pipeline->micro_batches);
+    return DLC_OK;
+}
+
+/* Divides the batch into the fewest micro-batches that have about the least work. */
+static dlc_status choose_count(dlc_pipeline *pipeline, const dlc_stage_cut *cut) {
+    const dlc_session *session = pipeline->session;
+    int64_t batch = batch_samples(session), most = most_ranks(&session->mesh);
+    int64_t best = 1, next = 0, each = 0;
+    double work = INFINITY, next_work = INFINITY;
+    for (int64_t count = 1; count <= MOST_PER_STAGE * session->mesh.pipeline; count++) {
+        int64_t last = each;
+        double its;
+        each = dlc_plan_micro_batch(batch, count, most);
+        if (count > 1 && (each == 0 || each == last))
+            continue;
+        DLC_TRY(weigh_batch(pipeline, cut, count, &its));
+        int is_better = its < (1 - MARGIN) * work;
+        if (is_better || its < next_work) {
+            next = is_better ? best : count;
+            next_work = is_better ? work : its;
+        }
+        best = is_better ? count : best;
+        work = is_better ? its : work;
+    }
+    if (session->rank == 0 && next > 0)
+        dlc_info("micro_batches = %" PRId64
+                 ", the fewest of about the least work; next "
+                 "best: %" PRId64 ", %+.1f %%",
+                 best, next, 100 * (next_work / work - 1));
+    return divide_batch(pipeline, best);
+}
+
 /* Decides where the stages begin. */
 static dlc_status cut_stages(dlc_pipeline *pipeline, const dlc_stage_cut *cut,
                              const dlc_net *outline) {
-    DLC_TRY(cut_net(pipeline, cut, outline));
+    DLC_TRY(cut_net(pipeline, cut, 1));
     DLC_TRY(check_stages(pipeline, outline));
     warn_of_statistics(pipeline, outline);
     return DLC_OK;
@@ -314,7 +362,14 @@ static dlc_status plan(dlc_axis *axis, const dlc_stage_cut *cut) {
         .stage = dlc_mesh_place_of(&session->mesh, session->rank).stage};
     pipeline->schedule = (dlc_schedule_1f1b){.stage = pipeline->stages.stage,
                                              .stages = session->mesh.pipeline};
-    DLC_TRY(divide_batch(pipeline));
+    int64_t count = dlc_settings_get_int(session->setup->parallel_settings,
+                                         "micro_batches");
+    size_t stages = (size_t)session->mesh.pipeline;
+    pipeline->stages.first = dlc_alloc(stages + 1, sizeof *pipeline->stages.first);
+    pipeline->work = dlc_alloc(stages, sizeof *pipeline->work);
+    if (!pipeline->stages.first || !pipeline->work)
+        return DLC_ERR_NOMEM;
+    DLC_TRY(count ? divide_batch(pipeline, count) : choose_count(pipeline, cut));
     DLC_TRY(plan_train(pipeline, cut));
     return plan_test(pipeline);
 }
@@ -332,7 +387,7 @@ dlc_status dlc_pipeline_divide(dlc_axis *axis) {
         pipeline->proportion[r] = (double)count[r];
     session->mesh.proportion = pipeline->proportion;
     pipeline->stages.mesh = session->mesh;
-    DLC_TRY(divide_batch(pipeline));
+    DLC_TRY(divide_batch(pipeline, pipeline->micro_batches));
     DLC_TRY(plan_train(pipeline, NULL));
     return plan_test(pipeline);
 }

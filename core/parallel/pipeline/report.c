@@ -14,10 +14,10 @@ void dlc_pipeline_announce(const dlc_axis *axis) {
         return;
     const dlc_mesh *mesh = &session->mesh;
     dlc_info("%d stages; the %" PRId64 " samples of a batch go through them as %d "
-             "micro-batches of %" PRId64 ", so that equal stages would be idle for "
+             "micro-batch%s of %" PRId64 ", so that equal stages would be idle for "
              "%.1f %% of the time (bubble)",
              (int)mesh->pipeline, session->global_batch, (int)pipeline->micro_batches,
-             session->stage_samples.train,
+             pipeline->micro_batches == 1 ? "" : "es", session->stage_samples.train,
              100 * dlc_schedule_1f1b_bubble(mesh->pipeline, pipeline->micro_batches));
     dlc_text text = {0};
     for (int32_t s = 0; s < mesh->pipeline; s++)

@@ -251,13 +251,34 @@ START_TEST(stages_have_unequal_ranks) {
 END_TEST
 
 START_TEST(micro_batches) {
-    ck_assert_int_eq(dlc_plan_micro_batches(32, 2, 1), 4);
-    ck_assert_int_eq(dlc_plan_micro_batches(30, 2, 1), 5); /* of equal size */
-    ck_assert_int_eq(dlc_plan_micro_batches(36, 2, 3), 4); /* 9 for three ranks */
-    ck_assert_int_eq(dlc_plan_micro_batches(60, 2, 3), 4);
-    ck_assert_int_eq(dlc_plan_micro_batches(48, 2, 12), 4); /* one for each rank */
-    ck_assert_int_eq(dlc_plan_micro_batches(3, 2, 1), 3);
-    ck_assert_int_eq(dlc_plan_micro_batches(6, 2, 3), 2);
+    ck_assert_int_eq(dlc_plan_micro_batch(32, 4, 1), 8);
+    ck_assert_int_eq(dlc_plan_micro_batch(30, 4, 1), 8); /* the last one has 6 */
+    ck_assert_int_eq(dlc_plan_micro_batch(30, 31, 1), 0);
+    ck_assert_int_eq(dlc_plan_micro_batch(48, 4, 12), 12); /* one for each rank */
+    ck_assert_int_eq(dlc_plan_micro_batch(48, 5, 12), 0);
+}
+END_TEST
+
+/* As the simulation has it, where ranks split the work and messages take no time. */
+START_TEST(work_of_a_pass) {
+    static const double work[] = {6, 4};
+    static const int32_t ranks[] = {2, 1};
+    ck_assert_double_eq_tol(dlc_plan_stages_work(work, NULL, 2, 1), 6 + 4, 1e-12);
+    ck_assert_double_eq_tol(dlc_plan_stages_work(work, NULL, 2, 5), 6 + 4 + 4 * 6,
+                            1e-12);
+    ck_assert_double_eq_tol(dlc_plan_stages_work(work, ranks, 2, 5), 3 + 4 + 4 * 4,
+                            1e-12);
+    for (int32_t count = 1; count < 9; count++) {
+        dlc_plan_stage stage[] = {
+            {.end = 1, .ranks = 2, .forward = 1, .backward = 2},
+            {.first = 1, .end = 2, .ranks = 1, .forward = 1.5, .backward = 2.5}};
+        const dlc_plan_layer layer[2] = {{0}};
+        dlc_plan_pipeline pipeline;
+        ck_assert_int_eq(dlc_plan_pipeline_run(layer, 1, count, 0, 2, stage, &pipeline),
+                         DLC_OK);
+        ck_assert_double_eq_tol(dlc_plan_stages_work(work, ranks, 2, count),
+                                pipeline.seconds, 1e-9);
+    }
 }
 END_TEST
 
@@ -298,6 +319,7 @@ int main(void) {
     tcase_add_test(cases, in_flight_is_limited);
     tcase_add_test(cases, stages_have_unequal_ranks);
     tcase_add_test(cases, micro_batches);
+    tcase_add_test(cases, work_of_a_pass);
     tcase_add_test(cases, mistakes_are_reported);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
