@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "plugin/answers.h"
 
 /* Refuses an answer, in the name of the layer. */
@@ -41,6 +42,7 @@ static int is_factor(double factor) {
 
 static dlc_status check_params(const net_op *op, int train) {
     const dlc_param *param = op->param;
+    dlc_filler filler;
     int trained = 0;
     int32_t bad = dlc_answer_bad_name(&param->name, sizeof *param, op->shapes.params);
     if (bad >= 0)
@@ -53,6 +55,9 @@ static dlc_status check_params(const net_op *op, int train) {
                           "lr_mult and decay_mult of parameter %s are %g and %g; they "
                           "must be finite and not negative",
                           param[i].name, param[i].lr_mult, param[i].decay_mult);
+        if (param[i].filler && dlc_filler_parse(param[i].filler, &filler) != DLC_OK)
+            return REFUSE(op, "the filler of parameter %s: %s", param[i].name,
+                          dlc_detail());
     }
     if (train && trained && !DLC_CAN(((const net_layer *)op)->calls, backward))
         return REFUSE(op, "it has parameters to train, but no backward");

@@ -110,6 +110,8 @@ INFER_FAULT(empty_param, shapes->param[0].shape.dims[0] = 0)
 INFER_FAULT(huge_param, shapes->param[0].shape.dims[0] = INT64_MAX)
 INFER_FAULT(nan_factor, shapes->param[0].lr_mult = (double)NAN)
 INFER_FAULT(negative_factor, shapes->param[0].decay_mult = -1)
+INFER_FAULT(odd_filler, shapes->param[1].filler = "normal(0.1)")
+INFER_FAULT(wild_filler, shapes->param[0].filler = "gaussian(0.1")
 PREPARE_FAULT(few_elements, memory->param_count[0] = SAMPLE - 1)
 PREPARE_FAULT(most_elements, memory->param_count[0] = INT64_MAX)
 PREPARE_FAULT(negative_elements, memory->param_count[0] = INT64_MIN)
@@ -150,6 +152,8 @@ static const infer_mistake infers[] = {
     {empty_param, "parameter weight"},
     {nan_factor, "lr_mult"},
     {negative_factor, "decay_mult"},
+    {odd_filler, "the filler of parameter bias: \"normal(0.1)\" is not a filler"},
+    {wild_filler, "the filler of parameter weight"},
 };
 /* They may be what net.ini asks for. */
 static const infer_mistake excesses[] = {
