@@ -16,6 +16,7 @@ enum {
     KEY_DIR,
     KEY_SET,
     KEY_ONLY,
+    KEY_INPUTS,
     KEY_RESCAN,
     KEY_DEVICE,
     KEY_ALL,
@@ -33,6 +34,8 @@ typedef struct plugin_command {
     const char *device; /* inspect */
     const char *set[SETS_MOST]; /* check */
     size_t sets;
+    const char *inputs[SETS_MOST]; /* check */
+    size_t ninputs;
     int json, rescan, all, verbose;
 } plugin_command;
 
@@ -62,8 +65,9 @@ static void check_arguments(const plugin_command *command, struct argp_state *st
         argp_error(state, "--rescan goes with list");
     else if (command->verbose && !is_action(command, "check"))
         argp_error(state, "-v goes with check");
-    else if ((command->sets || command->only) && !is_action(command, "check"))
-        argp_error(state, "--set and --only go with check");
+    else if ((command->sets || command->ninputs || command->only) &&
+             !is_action(command, "check"))
+        argp_error(state, "--set, --inputs and --only go with check");
     else if ((command->device || command->all) && !is_action(command, "inspect"))
         argp_error(state, "--device and --all go with inspect");
     else if (command->device && command->all)
@@ -115,6 +119,12 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         else
             command->set[command->sets++] = argument;
         return 0;
+    case KEY_INPUTS:
+        if (command->ninputs == SETS_MOST)
+            argp_error(state, "--inputs is given more than %d times", SETS_MOST);
+        else
+            command->inputs[command->ninputs++] = argument;
+        return 0;
     case ARGP_KEY_ARG:
         if (!command->action)
             command->action = argument;
@@ -143,6 +153,10 @@ static const struct argp_option options[] = {
     {"all", KEY_ALL, NULL, 0, "inspect: for all devices; without a name, everything",
      0},
     {"set", KEY_SET, "KEY=VALUE", 0, "check: a setting of the file's feature", 0},
+    {"inputs", KEY_INPUTS, "SHAPES", 0,
+     "check: inputs to try layers with, beside the usual ones, as in "
+     "4x3x8x8,4x8:int32",
+     0},
     {"only", KEY_ONLY, "NAME", 0, "check: only checks whose name starts with NAME", 0},
     {"verbose", KEY_VERBOSE, NULL, 0, "check: show what the plugin logs", 0},
     {"dir", KEY_DIR, "DIR", 0, "new: the folder to make (default: ./KIND-NAME)", 0},
@@ -235,6 +249,8 @@ static dlc_status check(const plugin_command *command) {
     plugin_check what = {.file = command->name,
                          .sets = command->set,
                          .nsets = command->sets,
+                         .inputs = command->inputs,
+                         .ninputs = command->ninputs,
                          .only = command->only,
                          .verbose = command->verbose,
                          .json = command->json};

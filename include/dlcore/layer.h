@@ -64,8 +64,8 @@ enum {
     /* What it computes: a value to watch or to minimize. */
 
     /* Its output is two floats: the sum over samples of what it measures, and the
-     * number of samples. Samples labelled DLC_LABEL_NONE (or ignored by a setting) do
-     * not count. */
+     * number of samples. Samples labelled DLC_LABEL_NONE, or whose targets are NaN (or
+     * ignored by a setting), do not count. */
     DLC_LAYER_METRIC = 1u << 0,
 
     /* A metric that training minimizes; backward starts here. */

@@ -61,6 +61,56 @@ int suite_host_has_failed(void) {
     return atomic_load(&has_failed);
 }
 
+/* ---- Settings ---------------------------------------------------------------- */
+
+/* The getters fail the check if the plugin reads an option in another way than its
+ * table says: it would be given 0. */
+
+static suite_run *running;
+
+#define TYPE(name) (1u << DLC_OPT_##name)
+#define TEXT (TYPE(STRING) | TYPE(CHOICE) | TYPE(PATH) | TYPE(FILLER))
+
+/* `types`: those that `call` gives, as bits; 0: all. Settings of other features are
+ * left to the core. */
+static void must_have(const dlc_settings *settings, const char *name, uint32_t types,
+                      const char *call) {
+    if (!running || settings != running->settings)
+        return;
+    const dlc_option *row = suite_option(running->feature, name);
+    if (!row)
+        suite_fail(running, "%s asks for \"%s\", which its option table does not have",
+                   call, name);
+    if (types && !(types >> row->type & 1))
+        suite_fail(running,
+                   "%s asks for option \"%s\", which has another type in its option "
+                   "table, so it is given 0",
+                   call, name);
+}
+
+#define GETTER(result, call, types) \
+    static result call(const dlc_settings *settings, const char *name) { \
+        must_have(settings, name, types, #call); \
+        return dlc_host_services()->call(settings, name); \
+    }
+#define LIST_GETTER(element, call, types) \
+    static size_t call(const dlc_settings *settings, const char *name, \
+                       const element **values) { \
+        must_have(settings, name, types, #call); \
+        return dlc_host_services()->call(settings, name, values); \
+    }
+
+GETTER(int64_t, get_int, TYPE(INT) | TYPE(BYTES))
+GETTER(double, get_float, TYPE(FLOAT))
+GETTER(int, get_bool, TYPE(BOOL))
+GETTER(const char *, get_string, TEXT)
+GETTER(int, is_set, 0)
+GETTER(const char *, where, 0)
+LIST_GETTER(int64_t, get_ints, TYPE(INTS))
+LIST_GETTER(double, get_floats, TYPE(FLOATS))
+
+/* ---- The table --------------------------------------------------------------- */
+
 /* Maps a page that is followed by an inaccessible one. */
 static char *map_guarded_page(suite_run *run, size_t page) {
     char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
@@ -79,6 +129,14 @@ static const dlc_host *suite_host(suite_run *run) {
         host.abi_minor = 0;
         host.alloc = counted_alloc;
         host.free = counted_free;
+        host.get_int = get_int;
+        host.get_float = get_float;
+        host.get_bool = get_bool;
+        host.get_string = get_string;
+        host.get_ints = get_ints;
+        host.get_floats = get_floats;
+        host.is_set = is_set;
+        host.where = where;
         char *pages = map_guarded_page(run, page);
         end = pages + page;
         memcpy(end - HOST_BYTES, &host, HOST_BYTES);
@@ -88,6 +146,7 @@ static const dlc_host *suite_host(suite_run *run) {
 }
 
 dlc_status suite_load(suite_run *run) {
+    running = run;
     (void)dlc_fail(DLC_OK, "%s", "");
     return DLC_CAN(run->plugin, load) ? run->plugin->load(suite_host(run)) : DLC_OK;
 }

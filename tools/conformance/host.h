@@ -1,6 +1,6 @@
 /* The host table for plugins under test. It is the core's, but it ends at the end of a
- * page that is followed by an inaccessible one, counts allocations, and can make one
- * fail. */
+ * page that is followed by an inaccessible one, counts allocations, can make one fail,
+ * and fails the check if an option is read as another type than it has. */
 #ifndef DLC_TOOLS_CONFORMANCE_HOST_H
 #define DLC_TOOLS_CONFORMANCE_HOST_H
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "layer_fixture.h"
+#include "layer_values.h"
 
 /* ---- Forward ---------------------------------------------------------------- */
 
@@ -105,20 +105,12 @@ static void check_slope(layer_fixture *f, float *at, double gradient, double sca
                    what, index, gradient, both);
 }
 
-/* The root mean square of the gradients, to which errors are compared. */
-static double typical(const float *x, size_t count) {
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sqrt(sum / (double)count) + 1e-3;
-}
-
 static void check_some(layer_fixture *f, float *x, const float *dx, size_t count,
                        const char *what) {
     enum { TRIED = 6 };
     float gradients[TRIED];
     size_t step = count / TRIED + 1;
-    double scale = typical(dx, count);
+    double scale = layer_typical(dx, count);
     int n = 0;
     for (size_t i = 0; i < count; i += step)
         gradients[n++] = dx[i];
@@ -127,8 +119,7 @@ static void check_some(layer_fixture *f, float *x, const float *dx, size_t count
         check_slope(f, &x[i], (double)gradients[n], scale, what, i);
 }
 
-static void compare_slopes(layer_fixture *f) {
-    layer_fixture_fill(f, 21);
+void layer_compare_slopes(layer_fixture *f) {
     suite_random(f->dy, f->y_count, 31);
     layer_fixture_forward(f);
     layer_fixture_backward(f);
@@ -138,6 +129,11 @@ static void compare_slopes(layer_fixture *f) {
     for (int32_t i = 0; i < f->prepared.params; i++)
         if (f->memory->param_diff[i])
             check_some(f, f->p[i], f->dp[i], f->p_count[i], f->param[i].name);
+}
+
+static void compare_slopes(layer_fixture *f) {
+    layer_fixture_fill(f, 21);
+    layer_compare_slopes(f);
 }
 
 static void gradients_are_slopes(suite_run *run) {
@@ -164,7 +160,8 @@ static void leaves_out_gradients(suite_run *run) {
     if (!DLC_CAN(ops, backward))
         suite_skip(run, "it has no backward");
     leaving_out = 0;
-    layer_over_grid_of_data(run, compare_other_slopes);
+    const layer_build data = {.phase = DLC_PHASE_TRAIN, .unwanted = 1};
+    layer_over_grid_of(run, &data, compare_other_slopes);
     if (!leaving_out)
         suite_skip(run, "it has no other gradient than that of its input");
 }
@@ -257,26 +254,6 @@ static void describes_itself(suite_run *run) {
     layer_over_grid(run, DLC_PHASE_TRAIN, describe_into_little_room);
 }
 
-/* ---- Capability bits -------------------------------------------------------- */
-
-static void fits_pointwise(layer_fixture *f) {
-    uint64_t caps = f->run->feature->caps;
-    int wanted = caps & DLC_LAYER_BINARY ? 2 : 1;
-    if (f->prepared.params > 0)
-        suite_fail(f->run,
-                   "a layer with parameters can be neither DLC_LAYER_POINTWISE nor "
-                   "DLC_LAYER_BINARY");
-    if (f->prepared.inputs == wanted && f->y_count != f->x_count[0])
-        suite_fail(f->run, "an element-wise layer outputs %zu elements for %zu",
-                   f->y_count, f->x_count[0]);
-}
-
-static void bits_are_true(suite_run *run) {
-    if (!(run->feature->caps & (DLC_LAYER_POINTWISE | DLC_LAYER_BINARY)))
-        suite_skip(run, "it has none of the capability bits that this check covers");
-    layer_over_grid(run, DLC_PHASE_TRAIN, fits_pointwise);
-}
-
 #define CHECK(name, promise, run) \
     { name, promise, DLC_KIND_LAYER, 0, SUITE_LOADED, 60, run }
 
@@ -294,6 +271,5 @@ const suite_check suite_layer_checks[] = {
           accumulates),
     CHECK("layer.params", "param_export undoes param_import", params_come_back),
     CHECK("layer.describe", "describe stays inside its buffer", describes_itself),
-    CHECK("layer.capabilities", "capability bits are correct", bits_are_true),
     {.name = NULL},
 };

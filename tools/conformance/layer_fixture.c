@@ -1,5 +1,4 @@
-/* Implements the layer fixture: building a layer, its guarded memory, and the grid of
- * inputs that the checks try. */
+/* Implements the layer fixture: building a layer, and its guarded memory. */
 #include "layer_fixture.h"
 
 #include <math.h>
@@ -9,17 +8,25 @@
 #include "base/status.h"
 #include "plugin/answers.h"
 
-enum { FIRST_ITERATION = 5 };
+enum { FIRST_ITERATION = 5, FIRST_SAMPLE = 16 };
 
 int layer_fixture_is_metric(const layer_fixture *f) {
     return (f->run->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
+}
+
+int layer_fixture_has_backward(const layer_fixture *f) {
+    return f->build.phase == DLC_PHASE_TRAIN && DLC_CAN(f->ops, backward);
 }
 
 /* ---- Building --------------------------------------------------------------- */
 
 /* The other rank gives what this one gives. */
 static dlc_status mirror(void *context, void *values, size_t bytes) {
-    const layer_fixture *f = context;
+    layer_fixture *f = context;
+    f->gathered++;
+    if (!f->shapes.collective)
+        suite_fail(f->run, "it uses the group of ranks, but infer does not say that it "
+                           "is collective");
     if (bytes % sizeof(float))
         suite_fail(f->run, "it gathers %zu bytes, which is no multiple of 4", bytes);
     memcpy((char *)values + bytes, values, bytes);
@@ -37,26 +44,42 @@ static void open_group(layer_fixture *f) {
                                  .all_gather = mirror};
 }
 
-static dlc_status create(layer_fixture *f, dlc_phase phase) {
+/* A family that does not have a 16-bit type here says so. */
+static void open_family(layer_fixture *f) {
+    const layer_build *build = &f->build;
     dlc_family_args family = {.size = sizeof family,
                               .device_ops = f->device.ops,
                               .device = f->device.handle,
-                              .threads = 1,
-                              .phase = phase,
-                              .precision = DLC_F32};
-    suite_must(f->run, f->ops->family->open(&family, &f->family), "the family's open");
+                              .threads = build->threads ? build->threads : 1,
+                              .phase = build->phase,
+                              .precision = build->precision};
+    dlc_status status = f->ops->family->open(&family, &f->family);
+    if (build->precision != DLC_F32 && status == DLC_ERR_UNSUPPORTED)
+        suite_skip(f->run, "its family refuses that here: %s", dlc_detail());
+    suite_must(f->run, status, "the family's open");
+}
+
+static dlc_status create(layer_fixture *f) {
+    const layer_build *build = &f->build;
+    int in_group = build->phase == DLC_PHASE_TRAIN && !build->alone;
     dlc_layer_args args = {.size = sizeof args,
                            .name = "checked",
                            .settings = f->run->settings,
                            .context = f->family,
-                           .phase = phase,
+                           .phase = build->phase,
+                           .train_layer = build->trained ? build->trained->layer : NULL,
                            .seed = 3,
                            .index = 1,
-                           .group = phase == DLC_PHASE_TRAIN ? &f->group : NULL};
+                           .channel_begin = build->channel_begin,
+                           .channel_end = build->channel_end,
+                           .plain_params = build->plain_params,
+                           .frozen = build->frozen,
+                           .group = in_group ? &f->group : NULL};
     return f->ops->create(&args, &f->layer);
 }
 
-static void show_inputs(layer_fixture *f, const layer_inputs *inputs) {
+static void show_inputs(layer_fixture *f) {
+    const layer_inputs *inputs = &f->inputs;
     f->shapes = (dlc_layer_shapes){.size = sizeof f->shapes,
                                    .inputs = inputs->count,
                                    .in = f->in,
@@ -67,10 +90,10 @@ static void show_inputs(layer_fixture *f, const layer_inputs *inputs) {
         f->param[i] = (dlc_param){
             .size = sizeof f->param[i], .lr_mult = 1, .decay_mult = 1};
     for (int32_t i = 0; i < inputs->count; i++) {
-        int label = inputs->labels && i == inputs->count - 1;
-        f->in[i] = (dlc_tensor){.shape = inputs->shape[i],
-                                .dtype = label ? DLC_I32 : DLC_F32};
+        f->in[i] = (dlc_tensor){.shape = inputs->shape[i], .dtype = inputs->dtype[i]};
         f->plain_in[i] = f->in[i];
+        if (f->in[i].dtype == DLC_F32 && !f->build.float32_inputs)
+            f->in[i].dtype = f->build.precision;
     }
 }
 
@@ -130,7 +153,25 @@ static void check_shapes(layer_fixture *f) {
                    (long long)shapes->multiply_adds);
 }
 
-static void prepare(layer_fixture *f, dlc_phase phase) {
+/* A binary layer that is taken over brings its other input. */
+static int fuse(layer_fixture *f) {
+    const layer_build *build = &f->build;
+    dlc_status status = f->ops->fuse(f->layer, build->fused, build->fused_settings);
+    if (status == DLC_ERR_UNSUPPORTED)
+        return 0;
+    suite_must(f->run, status, "fuse");
+    if (build->fused->caps & DLC_LAYER_BINARY) {
+        f->in[f->shapes.inputs] = f->plain_in[f->shapes.inputs] = f->out[0];
+        f->shapes.inputs++;
+    }
+    return 1;
+}
+
+static int is_float(dlc_dtype type) {
+    return type == DLC_F32 || type == DLC_BF16 || type == DLC_F16;
+}
+
+static void prepare(layer_fixture *f) {
     f->prepared = (dlc_layer_memory){.size = sizeof f->prepared,
                                      .inputs = f->shapes.inputs,
                                      .outputs = f->shapes.outputs,
@@ -140,12 +181,16 @@ static void prepare(layer_fixture *f, dlc_phase phase) {
                                      .param_count = f->param_count};
     for (int32_t i = 0; i < f->prepared.params; i++)
         f->param_count[i] = dlc_shape_count(&f->param[i].shape);
-    for (int32_t i = 0; i < f->prepared.outputs; i++)
+    for (int32_t i = 0; i < f->prepared.outputs; i++) {
         f->plain_out[i] = f->out[i];
-    for (int32_t i = 0; phase == DLC_PHASE_TRAIN && i < f->prepared.inputs; i++)
-        if (!(f->shapes.no_gradient >> i & 1) && f->in[i].dtype == DLC_F32)
+        if (is_float(f->out[i].dtype))
+            f->plain_out[i].dtype = DLC_F32;
+    }
+    for (int32_t i = 0; f->build.phase == DLC_PHASE_TRAIN && i < f->prepared.inputs;
+         i++)
+        if (!(f->shapes.no_gradient >> i & 1) && is_float(f->in[i].dtype))
             f->prepared.wants_gradient |= 1ull << i;
-    f->prepared.wants_gradient &= ~f->unwanted;
+    f->prepared.wants_gradient &= ~f->build.unwanted;
     f->prepared.shared_gradient = f->prepared.wants_gradient;
     suite_must(f->run, f->ops->prepare(f->layer, &f->prepared), "prepare");
     check_sets(f);
@@ -189,6 +234,12 @@ static void take_values(layer_fixture *f) {
     }
 }
 
+/* A frozen layer that can leave out the gradients of its parameters has none. */
+static int has_gradient(const layer_fixture *f, int32_t param) {
+    int splits = (f->run->feature->caps & DLC_LAYER_SPLIT_BACKWARD) != 0;
+    return !(f->param[param].flags & DLC_PARAM_BUFFER) && !(f->build.frozen && splits);
+}
+
 static void take_memory(layer_fixture *f, layer_memory *m) {
     for (int32_t i = 0; i < f->prepared.inputs; i++) {
         m->in[i] = guarded(f, dlc_tensor_bytes(&f->in[i]));
@@ -202,14 +253,15 @@ static void take_memory(layer_fixture *f, layer_memory *m) {
     }
     for (int32_t i = 0; i < f->prepared.params; i++) {
         m->param[i] = guarded(f, layer_param_bytes(f, i));
-        if (!(f->param[i].flags & DLC_PARAM_BUFFER))
+        if (has_gradient(f, i))
             m->param_diff[i] = guarded(f, layer_param_bytes(f, i));
     }
     m->workspace = guarded(f, f->prepared.workspace_bytes);
     m->scratch = guarded(f, f->prepared.scratch_bytes);
 }
 
-static void close_fixture(layer_fixture *f) {
+/* The layer of a test is closed before that whose parameters it reads. */
+void layer_fixture_close(layer_fixture *f) {
     f->ops->destroy(f->layer);
     f->ops->family->close(f->family);
     device_fixture_close(&f->device);
@@ -217,104 +269,40 @@ static void close_fixture(layer_fixture *f) {
     f->family = NULL;
 }
 
-/* Creates and prepares the layer. Returns DLC_ERR_CONFIG or DLC_ERR_UNSUPPORTED if it
- * does not accept these inputs; any other error fails the check. */
-static dlc_status open_fixture(suite_run *run, dlc_phase phase, uint64_t unwanted,
-                               const layer_inputs *inputs, layer_fixture *f) {
-    *f = (layer_fixture){
-        .run = run, .ops = run->feature->ops, .phase = phase, .unwanted = unwanted};
+dlc_status layer_fixture_open(suite_run *run, const layer_build *build,
+                              const layer_inputs *inputs, layer_fixture *f) {
+    *f = (layer_fixture){.run = run,
+                         .ops = run->feature->ops,
+                         .build = *build,
+                         .inputs = *inputs,
+                         .iteration = FIRST_ITERATION,
+                         .sample = FIRST_SAMPLE,
+                         .loss_scale = 1};
+    if (!f->build.precision)
+        f->build.precision = DLC_F32;
     device_fixture_open(run, &f->device);
     open_group(f);
-    dlc_status status = create(f, phase);
-    show_inputs(f, inputs);
+    open_family(f);
+    dlc_status status = create(f);
+    show_inputs(f);
     if (status == DLC_OK)
         status = f->ops->infer(f->layer, &f->shapes);
     if (status == DLC_ERR_CONFIG || status == DLC_ERR_UNSUPPORTED) {
         if (!*dlc_detail())
             suite_fail(run, "it rejects inputs without a detail sentence");
-        close_fixture(f);
+        layer_fixture_close(f);
         return status;
     }
     suite_must(run, status, "create or infer");
     check_shapes(f);
-    prepare(f, phase);
+    if (build->fused && !fuse(f)) {
+        layer_fixture_close(f);
+        return DLC_ERR_UNSUPPORTED;
+    }
+    prepare(f);
     take_values(f);
     take_memory(f, &f->bank[0]);
     take_memory(f, &f->bank[1]);
     f->memory = &f->bank[0];
-    f->iteration = FIRST_ITERATION;
     return DLC_OK;
-}
-
-/* ---- Values ----------------------------------------------------------------- */
-
-void layer_fixture_fill(layer_fixture *f, uint64_t seed) {
-    for (int32_t i = 0; i < f->prepared.inputs; i++) {
-        suite_random(f->x[i], f->x_count[i], seed + (uint64_t)i);
-        for (size_t j = 0; f->in[i].dtype == DLC_I32 && j < f->x_count[i]; j++) {
-            int32_t label = (int32_t)(j & 1);
-            memcpy(&f->x[i][j], &label, sizeof label);
-        }
-    }
-    for (int32_t i = 0; i < f->prepared.params; i++) {
-        suite_random(f->p[i], f->p_count[i], seed + 100 + (uint64_t)i);
-        for (size_t j = 0; f->param[i].flags & DLC_PARAM_BUFFER && j < f->p_count[i];
-             j++)
-            f->p[i][j] = 0.5f +
-                         0.25f *
-                             f->p[i][j]; /* it may be a variance, so it is positive */
-    }
-}
-
-/* ---- The grid --------------------------------------------------------------- */
-
-/* Two and four dimensions, with odd sizes and sizes of 1. */
-static const dlc_shape grid[] = {
-    {4, {2, 3, 5, 7}}, {4, {1, 4, 6, 6}}, {4, {3, 16, 4, 4}}, {4, {4, 1, 9, 3}},
-    {2, {3, 8}},       {2, {1, 5}},       {2, {5, 17}},
-};
-enum { SHAPES = sizeof grid / sizeof *grid };
-
-/* The inputs of kind 0 .. KINDS-1: one input, two of one shape, or one and labels. */
-static void make_inputs(int kind, const dlc_shape *shape, layer_inputs *inputs) {
-    *inputs = (layer_inputs){.count = kind + 1, .shape = {*shape, *shape, *shape}};
-    if (kind < 2)
-        return;
-    inputs->count = 2;
-    inputs->labels = 1;
-    inputs->shape[1] = (dlc_shape){.rank = 1, .dims = {shape->dims[0]}};
-}
-
-enum { KINDS = 3 };
-
-static int takes_labels(const suite_run *run) {
-    return (run->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
-}
-
-static void over_grid(suite_run *run, dlc_phase phase, uint64_t unwanted,
-                      layer_visitor *visit) {
-    int taken = 0;
-    for (int shape = 0; shape < SHAPES; shape++)
-        for (int kind = takes_labels(run) ? KINDS - 1 : 0;
-             kind < (takes_labels(run) ? KINDS : KINDS - 1); kind++) {
-            layer_inputs inputs;
-            layer_fixture f;
-            make_inputs(kind, &grid[shape], &inputs);
-            if (open_fixture(run, phase, unwanted, &inputs, &f) != DLC_OK)
-                continue;
-            visit(&f);
-            close_fixture(&f);
-            taken++;
-        }
-    if (!taken)
-        suite_skip(run, "it accepts none of the inputs that this check tries: %s",
-                   dlc_detail());
-}
-
-void layer_over_grid(suite_run *run, dlc_phase phase, layer_visitor *visit) {
-    over_grid(run, phase, 0, visit);
-}
-
-void layer_over_grid_of_data(suite_run *run, layer_visitor *visit) {
-    over_grid(run, DLC_PHASE_TRAIN, 1, visit);
 }

@@ -13,12 +13,30 @@ enum { FIXTURE_INPUTS = 3 };
 /* The guard bytes after each buffer of a layer: their number and value. */
 enum { LAYER_GUARD = 64, LAYER_GUARD_BYTE = 0x6b };
 
-/* The inputs of a layer. */
+/* The inputs of a layer, float32 or (labels) int32. */
 typedef struct layer_inputs {
     int32_t count;
-    int labels; /* the last input is labels, one integer for each sample */
+    int targets; /* the last input is a probability of each class */
     dlc_shape shape[FIXTURE_INPUTS];
+    dlc_dtype dtype[FIXTURE_INPUTS];
 } layer_inputs;
+
+typedef struct layer_fixture layer_fixture;
+
+/* What a net asks of a layer when it builds it. */
+typedef struct layer_build {
+    dlc_phase phase;
+    dlc_dtype precision; /* of the family; 0: float32 */
+    int float32_inputs;  /* although the precision is another */
+    uint64_t unwanted;   /* inputs whose gradient nobody wants */
+    int32_t threads;     /* 0: one */
+    int alone;           /* without a group of ranks */
+    int frozen, plain_params;
+    int64_t channel_begin, channel_end; /* as dlc_layer_args */
+    const layer_fixture *trained;       /* in a test: whose parameters it reads */
+    const dlc_feature *fused;           /* the layer that it takes over, or NULL */
+    const dlc_settings *fused_settings;
+} layer_build;
 
 /* The device memory of one pass, in the layouts that the layer chose. */
 typedef struct layer_memory {
@@ -43,14 +61,16 @@ enum {
     /* The output is written over input `shared`, and that input's gradient over the
      * gradient of the output. */
     LAYER_IN_PLACE = 1u << 4,
+    /* backward comes in two calls: DLC_BACKWARD_WEIGHTS, then DLC_BACKWARD_DATA. */
+    LAYER_SPLIT_BACKWARD = 1u << 5,
 };
 
-typedef struct layer_fixture {
+struct layer_fixture {
     suite_run *run;
     device_fixture device;
     const dlc_layer_ops *ops;
-    dlc_phase phase;
-    uint64_t unwanted; /* inputs whose gradient nobody wants */
+    layer_build build;
+    layer_inputs inputs;
     void *family;
     dlc_layer *layer;
     dlc_layer_shapes shapes;
@@ -69,26 +89,43 @@ typedef struct layer_fixture {
 
     layer_memory bank[2], *memory; /* `memory` is the one that the next call gets */
 
-    unsigned habits;     /* LAYER_ bits, for the next calls */
-    int32_t shared;      /* LAYER_IN_PLACE: the input that shares memory */
-    int64_t iteration;   /* of the next calls */
-    uint32_t recompute;  /* of the next forward */
+    unsigned habits;           /* LAYER_ bits, for the next calls */
+    int32_t shared;            /* LAYER_IN_PLACE: the input that shares memory */
+    int64_t iteration, sample; /* of the next calls */
+    uint32_t recompute;        /* of the next forward */
+    uint32_t empty;            /* the next calls have no samples */
+    float loss_scale;          /* of the next backward */
     uint64_t accumulate; /* bit i: backward adds to dx[i], whose values it is given */
+    int gathered;        /* calls of all_gather so far */
 
     /* In training the layer is rank 0 of 2, whose other rank has the same samples: its
      * gradient is then the derivative of its own outputs, as without it. */
     dlc_layer_group group;
-} layer_fixture;
+};
 
-/* Fills x and p with random numbers; labels are 0 or 1. */
+/* Creates and prepares the layer. Returns DLC_ERR_CONFIG or DLC_ERR_UNSUPPORTED if it
+ * does not accept these inputs, or does not take over build->fused, and then leaves
+ * nothing to be closed; any other error fails the check. */
+dlc_status layer_fixture_open(suite_run *run, const layer_build *build,
+                              const layer_inputs *inputs, layer_fixture *f);
+void layer_fixture_close(layer_fixture *f);
+
+/* Fills x and p with random numbers; labels are classes. */
 void layer_fixture_fill(layer_fixture *f, uint64_t seed);
 
 /* Computes y from x and p. Fails the check if the layer writes what it may only read,
  * or beyond its memory. */
 void layer_fixture_forward(layer_fixture *f);
 
+/* Copies p to the memory of the next call, as forward does first. */
+void layer_fixture_import(layer_fixture *f);
+
 /* Computes dx and dp from dy. Fails the check as layer_fixture_forward does. */
 void layer_fixture_backward(layer_fixture *f);
+
+/* Forward and backward of a rank that has no samples. Fails the check if they write
+ * results. */
+void layer_fixture_run_empty(layer_fixture *f);
 
 /* The next calls belong to another pass, which has memory of its own. Calling it twice
  * returns to the first one. */
@@ -97,19 +134,24 @@ void layer_fixture_switch_pass(layer_fixture *f);
 /* 1 if the output may be written over input i in a net. */
 int layer_fixture_can_share(const layer_fixture *f, int32_t i);
 
+/* 1 if the layer is a metric or a loss. */
+int layer_fixture_is_metric(const layer_fixture *f);
+
+/* 1 if it is built for training and has a backward. */
+int layer_fixture_has_backward(const layer_fixture *f);
+
 /* Bytes of parameter i in the layer's own layout. */
 static inline size_t layer_param_bytes(const layer_fixture *f, int32_t i) {
     return (size_t)f->param_count[i] * sizeof(float);
 }
 
-/* Calls `visit` for all inputs of a grid of shapes that the layer accepts. Skips the
- * check if it accepts none. */
+/* ---- The grid --------------------------------------------------------------- */
+
+/* Calls `visit` for all inputs of a grid of shapes, and of those that the user has
+ * given, that the layer accepts. If it accepts none, the check is not run. */
 typedef void layer_visitor(layer_fixture *f);
 void layer_over_grid(suite_run *run, dlc_phase phase, layer_visitor *visit);
-/* The same in training, where input 0 is data: nobody wants its gradient. */
-void layer_over_grid_of_data(suite_run *run, layer_visitor *visit);
-
-/* 1 if the layer is a metric or a loss. */
-int layer_fixture_is_metric(const layer_fixture *f);
+/* The same for a layer that is built in another way. */
+void layer_over_grid_of(suite_run *run, const layer_build *build, layer_visitor *visit);
 
 #endif

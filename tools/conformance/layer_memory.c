@@ -1,100 +1,29 @@
 /* The checks of the memory contract of layers: a pass in which memory is treated as in
  * a large net must give the same values as a pass with memory of its own. */
-#include <string.h>
+#include "layer_values.h"
 
-#include "base/memory.h"
-#include "base/status.h"
-#include "layer_fixture.h"
-
-/* ---- Values of a pass ------------------------------------------------------- */
-
-typedef struct values {
-    float *y, *dx[FIXTURE_INPUTS], *dp[DLC_MAX_PARAMS];
-} values;
-
-static float *copy_of(const layer_fixture *f, const float *x, size_t count) {
-    float *copy = dlc_alloc(count + 1, sizeof *copy);
-    if (!copy)
-        suite_skip(f->run, "out of memory");
-    memcpy(copy, x, count * sizeof *x);
-    return copy;
-}
-
-static void keep(const layer_fixture *f, values *kept) {
-    *kept = (values){.y = copy_of(f, f->y, f->y_count)};
-    for (int32_t i = 0; i < f->prepared.inputs; i++)
-        kept->dx[i] = copy_of(f, f->dx[i], f->x_count[i]);
-    for (int32_t i = 0; i < f->prepared.params; i++)
-        kept->dp[i] = copy_of(f, f->dp[i], f->p_count[i]);
-}
-
-static void drop(values *kept) {
-    dlc_free(kept->y);
-    for (int32_t i = 0; i < FIXTURE_INPUTS; i++)
-        dlc_free(kept->dx[i]);
-    for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
-        dlc_free(kept->dp[i]);
-}
-
-static int has_backward(const layer_fixture *f) {
-    return f->phase == DLC_PHASE_TRAIN && DLC_CAN(f->ops, backward);
-}
-
-static void compare_output(const layer_fixture *f, const values *wanted,
-                           const char *why) {
-    if (!suite_same(f->y, wanted->y, f->y_count))
-        suite_fail(f->run, "%s, forward gives another output", why);
-}
-
-static void compare_gradients(const layer_fixture *f, const values *wanted,
-                              const char *why) {
-    if (!has_backward(f))
-        return;
-    for (int32_t i = 0; i < f->prepared.inputs; i++)
-        if (f->memory->in_diff[i] &&
-            !suite_same(f->dx[i], wanted->dx[i], f->x_count[i]))
-            suite_fail(f->run, "%s, backward gives another gradient of input %d", why,
-                       (int)i);
-    for (int32_t i = 0; i < f->prepared.params; i++)
-        if (f->memory->param_diff[i] &&
-            !suite_same(f->dp[i], wanted->dp[i], f->p_count[i]))
-            suite_fail(f->run, "%s, backward gives another gradient of parameter %s",
-                       why, f->param[i].name);
-}
-
-/* ---- One pass --------------------------------------------------------------- */
-
-static void show(layer_fixture *f, uint64_t seed) {
-    layer_fixture_fill(f, seed);
-    suite_random(f->dy, f->y_count, seed + 10);
-}
-
-static void pass(layer_fixture *f) {
-    layer_fixture_forward(f);
-    if (has_backward(f))
-        layer_fixture_backward(f);
-}
+/* ---- Habits of nets --------------------------------------------------------- */
 
 /* Compares a plain pass with several that have these habits: what a layer keeps from
  * one call shows up in the next. */
 static void compare_habits(layer_fixture *f, unsigned habits, const char *why) {
-    values wanted;
-    show(f, 21);
-    pass(f);
-    keep(f, &wanted);
+    layer_values wanted;
+    layer_values_show(f, 21);
+    layer_values_pass(f);
+    layer_values_keep(f, &wanted);
     f->habits = habits;
     for (int i = 0; i < 3; i++) {
-        pass(f);
-        compare_output(f, &wanted, why);
-        compare_gradients(f, &wanted, why);
+        layer_values_pass(f);
+        layer_values_same_output(f, &wanted, why);
+        layer_values_same_gradients(f, &wanted, why);
     }
     f->habits = 0;
-    drop(&wanted);
+    layer_values_drop(&wanted);
 }
 
 static void leave_alone(layer_fixture *f) {
-    show(f, 21);
-    pass(f);
+    layer_values_show(f, 21);
+    layer_values_pass(f);
 }
 
 static void leaves_what_it_reads(suite_run *run) {
@@ -172,26 +101,26 @@ static void works_in_place(suite_run *run) {
 /* The forward of two micro-batches, and then the backward of both, as in a pipeline. */
 static void interleave(layer_fixture *f) {
     enum { PASSES = 2 };
-    values wanted[PASSES];
+    layer_values wanted[PASSES];
     const char *why = "while another micro-batch is between its forward and backward";
     for (int i = 0; i < PASSES; i++) {
         f->iteration = 5 + i;
-        show(f, 21 + (uint64_t)i * 100);
-        pass(f);
-        keep(f, &wanted[i]);
+        layer_values_show(f, 21 + (uint64_t)i * 100);
+        layer_values_pass(f);
+        layer_values_keep(f, &wanted[i]);
     }
     for (int i = 0; i < PASSES; i++, layer_fixture_switch_pass(f)) {
         f->iteration = 5 + i;
-        show(f, 21 + (uint64_t)i * 100);
+        layer_values_show(f, 21 + (uint64_t)i * 100);
         layer_fixture_forward(f);
-        compare_output(f, &wanted[i], why);
+        layer_values_same_output(f, &wanted[i], why);
     }
     for (int i = 0; i < PASSES; i++, layer_fixture_switch_pass(f)) {
         f->iteration = 5 + i;
-        show(f, 21 + (uint64_t)i * 100);
+        layer_values_show(f, 21 + (uint64_t)i * 100);
         layer_fixture_backward(f);
-        compare_gradients(f, &wanted[i], why);
-        drop(&wanted[i]);
+        layer_values_same_gradients(f, &wanted[i], why);
+        layer_values_drop(&wanted[i]);
     }
 }
 
@@ -203,15 +132,15 @@ static void passes_are_independent(suite_run *run) {
 /* ---- Recomputation ---------------------------------------------------------- */
 
 static void recompute(layer_fixture *f) {
-    values wanted;
-    show(f, 21);
+    layer_values wanted;
+    layer_values_show(f, 21);
     layer_fixture_forward(f);
-    keep(f, &wanted);
+    layer_values_keep(f, &wanted);
     f->recompute = 1; /* the fixture checks that running averages stay */
     layer_fixture_forward(f);
     f->recompute = 0;
-    compare_output(f, &wanted, "when it is recomputed");
-    drop(&wanted);
+    layer_values_same_output(f, &wanted, "when it is recomputed");
+    layer_values_drop(&wanted);
 }
 
 static void recomputes(suite_run *run) {

@@ -33,9 +33,30 @@ static void reorder(layer_fixture *f, const dlc_tensor *from, const void *src,
     family->reorder_destroy(there);
 }
 
-static void import_params(layer_fixture *f) {
+/* The layer before it may write its type in the plain layout. */
+static void reorder_input(layer_fixture *f, int32_t i, const void *src, void *dst) {
+    dlc_tensor between = f->plain_in[i];
+    dlc_dtype precision = f->build.precision;
+    if (precision == DLC_F32 || between.dtype != DLC_F32 || f->build.float32_inputs) {
+        reorder(f, &f->plain_in[i], src, &f->in[i], dst);
+        return;
+    }
+    between.dtype = precision;
+    void *memory = dlc_alloc(f->x_count[i] + 1, sizeof(float));
+    if (!memory)
+        suite_skip(f->run, "out of memory");
+    reorder(f, &f->plain_in[i], src, &between, memory);
+    reorder(f, &between, memory, &f->in[i], dst);
+    dlc_free(memory);
+}
+
+void layer_fixture_import(layer_fixture *f) {
+    const layer_fixture *trained = f->build.trained;
     for (int32_t i = 0; i < f->prepared.params; i++)
-        if (DLC_CAN(f->ops, param_import))
+        if (trained)
+            memcpy(f->memory->param[i], trained->memory->param[i],
+                   layer_param_bytes(f, i));
+        else if (DLC_CAN(f->ops, param_import))
             suite_must(f->run,
                        f->ops->param_import(f->layer, i, f->p[i], f->memory->param[i]),
                        "param_import");
@@ -62,7 +83,7 @@ static dlc_layer_run pass_of(const layer_fixture *f) {
     const layer_memory *m = f->memory;
     return (dlc_layer_run){.size = sizeof(dlc_layer_run),
                            .iteration = f->iteration,
-                           .sample = 16,
+                           .sample = f->sample,
                            .in = (const void *const *)m->in,
                            .out = m->out,
                            .out_diff = m->out_diff,
@@ -72,7 +93,8 @@ static dlc_layer_run pass_of(const layer_fixture *f) {
                            .workspace = m->workspace,
                            .scratch = m->scratch,
                            .recompute = f->recompute,
-                           .loss_scale = 1,
+                           .empty = f->empty,
+                           .loss_scale = f->loss_scale,
                            .accumulate = f->accumulate};
 }
 
@@ -193,7 +215,8 @@ static void hold(const layer_fixture *f, const char *what, const void *memory,
 
 /* Forward in training may change running averages, unless it is only repeated. */
 static int may_change(const layer_fixture *f, int32_t param, int backward) {
-    return !backward && !f->recompute && f->phase == DLC_PHASE_TRAIN &&
+    return !backward && !f->recompute && !f->build.frozen &&
+           f->build.phase == DLC_PHASE_TRAIN &&
            (f->param[param].flags & DLC_PARAM_BUFFER);
 }
 
@@ -245,8 +268,8 @@ void layer_fixture_forward(layer_fixture *f) {
     if (f->habits & LAYER_POISON_SCRATCH)
         poison(m->scratch, f->prepared.scratch_bytes);
     for (int32_t i = 0; i < f->prepared.inputs; i++)
-        reorder(f, &f->plain_in[i], f->x[i], &f->in[i], m->in[i]);
-    import_params(f);
+        reorder_input(f, i, f->x[i], m->in[i]);
+    layer_fixture_import(f);
     hold_all(f, 0, copies);
     dlc_layer_run pass = pass_of(f);
     suite_must(f->run, f->ops->forward(f->layer, &pass), "forward");
@@ -271,6 +294,27 @@ static void show_gradients(layer_fixture *f) {
             reorder(f, &f->plain_in[i], f->dx[i], &f->in[i], m->in_diff[i]);
 }
 
+static void call_backward(const layer_fixture *f, uint32_t parts) {
+    dlc_layer_run pass = pass_of(f);
+    pass.backward = parts;
+    suite_must(f->run, f->ops->backward(f->layer, &pass), "backward");
+    check_guards(f, "backward");
+}
+
+/* The first part must leave the gradients of the second as they are. */
+static void call_parts(const layer_fixture *f) {
+    static const unsigned char nan[sizeof(float)] = {0xff, 0xff, 0xff, 0xff};
+    poison_gradients(f);
+    call_backward(f, DLC_BACKWARD_WEIGHTS);
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
+        if (f->memory->in_diff[i] && memcmp(f->memory->in_diff[i], nan, 2) != 0)
+            suite_fail(f->run,
+                       "asked for DLC_BACKWARD_WEIGHTS alone, backward writes "
+                       "the gradient of input %d too",
+                       (int)i);
+    call_backward(f, DLC_BACKWARD_DATA);
+}
+
 void layer_fixture_backward(layer_fixture *f) {
     held copies[HELD_MOST + 1];
     if (f->habits & LAYER_MOVE)
@@ -287,13 +331,55 @@ void layer_fixture_backward(layer_fixture *f) {
         poison(m->scratch, f->prepared.scratch_bytes);
     show_gradients(f);
     hold_all(f, 1, copies);
-    dlc_layer_run pass = pass_of(f);
-    suite_must(f->run, f->ops->backward(f->layer, &pass), "backward");
-    check_guards(f, "backward");
+    if (f->habits & LAYER_SPLIT_BACKWARD)
+        call_parts(f);
+    else
+        call_backward(f, f->build.frozen && f->prepared.params ? DLC_BACKWARD_DATA : 0);
     compare_held(f, "backward", copies);
     for (int32_t i = 0; i < f->prepared.inputs; i++)
         if (m->in_diff[i])
             reorder(f, &f->in[i], m->in_diff[i], &f->plain_in[i], f->dx[i]);
     export_gradients(f);
     m->in_diff[f->shared] = own_gradient;
+}
+
+/* ---- A rank without samples -------------------------------------------------- */
+
+/* Marks what a pass without samples may not write, or (check) fails if the mark has
+ * gone. */
+static void mark(const layer_fixture *f, void *memory, size_t bytes, int check,
+                 const char *what) {
+    unsigned char *at = memory;
+    for (size_t i = 0; at && i < bytes; i++)
+        if (!check)
+            at[i] = LAYER_GUARD_BYTE;
+        else if (at[i] != LAYER_GUARD_BYTE)
+            suite_fail(f->run, "in a pass without samples it writes %s", what);
+}
+
+static void mark_all(const layer_fixture *f, int check) {
+    const layer_memory *m = f->memory;
+    for (int32_t i = 0; i < f->prepared.outputs; i++)
+        mark(f, m->out[i], dlc_tensor_bytes(&f->out[i]), check, "an output");
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
+        mark(f, m->in_diff[i], dlc_tensor_bytes(&f->in[i]), check,
+             "the gradient of an input");
+    for (int32_t i = 0; i < f->prepared.params; i++)
+        mark(f, m->param_diff[i], layer_param_bytes(f, i), check,
+             "the gradient of a parameter");
+}
+
+void layer_fixture_run_empty(layer_fixture *f) {
+    f->empty = 1;
+    poison_all(f, f->memory);
+    mark_all(f, 0);
+    layer_fixture_import(f);
+    dlc_layer_run pass = pass_of(f);
+    suite_must(f->run, f->ops->forward(f->layer, &pass), "forward without samples");
+    if (layer_fixture_has_backward(f))
+        suite_must(f->run, f->ops->backward(f->layer, &pass),
+                   "backward without samples");
+    mark_all(f, 1);
+    check_guards(f, "a pass without samples");
+    f->empty = 0;
 }

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "device_fixture.h"
 #include "host.h"
+#include "solver/solver.h"
 #include "suite.h"
 #include "training_fixture.h"
 
@@ -140,11 +141,12 @@ static void fixture_begin(suite_run *run, fixture *l) {
 
 /* ---- Checks ----------------------------------------------------------------- */
 
-/* Skips the check if a setting is missing: some features report that when they open. */
+/* The check is not run if a setting is missing: some features report that when they
+ * open. */
 static void must_open(fixture *l) {
     dlc_status status = fixture_open(l);
     if (status == DLC_ERR_CONFIG)
-        suite_skip(l->run, "it cannot be opened with these settings: %s (use --set)",
+        suite_lack(l->run, "it cannot be opened with these settings: %s (use --set)",
                    dlc_detail());
     suite_must(l->run, status, "opening it");
 }
@@ -258,10 +260,33 @@ static void ends_in_order(suite_run *run) {
                    WEXITSTATUS(status));
 }
 
+static void ask_solver(suite_run *run) {
+    const dlc_solver_ops *ops = run->feature->ops;
+    dlc_solver_needs needs = {.size = sizeof needs};
+    dlc_rule_values values = {.learning_rate = 1};
+    suite_must(run, ops->needs(run->settings, &needs), "needs");
+    if (DLC_CAN(ops, values))
+        suite_must(run, ops->values(run->settings, 0, &values), "values");
+}
+
+/* The host table fails the check if an option is read as another type. */
+static void reads_its_settings(suite_run *run) {
+    fixture l;
+    if (run->feature->kind == DLC_KIND_SOLVER) {
+        ask_solver(run);
+        return;
+    }
+    fixture_begin(run, &l);
+    must_open(&l);
+    fixture_close(&l, l.object);
+}
+
 #define CHECK(name, promise, run) \
     { name, promise, 0, 1, SUITE_LOADED, 120, run }
 
 const suite_check suite_lifecycle_checks[] = {
+    CHECK("lifecycle.settings", "options are read as the types that they have",
+          reads_its_settings),
     CHECK("lifecycle.leaks", "opening and closing leaks nothing",
           opens_again_and_again),
     CHECK("lifecycle.two", "two can be open at the same time", two_at_a_time),

@@ -70,8 +70,9 @@ static dlc_status judge(const plugin_check *what, const suite_results *results) 
                         results->failed, results->failed == 1 ? "" : "s");
     if (results->not_run)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "%zu check%s of %s could not be run; --set gives settings, and "
-                        "`dlcore plugin inspect` lists them",
+                        "%zu check%s of %s could not be run; --set gives settings, "
+                        "`dlcore plugin inspect` lists them, and --inputs gives shapes "
+                        "to layers",
                         results->not_run, results->not_run == 1 ? "" : "s", what->file);
     if (!results->count)
         return dlc_fail(DLC_ERR_CONFIG, "no check has a name that begins with '%s'",
@@ -94,6 +95,8 @@ dlc_status dlc_plugin_check_file(const plugin_check *what) {
     suite_subject subject = {.path = path,
                              .sets = what->sets,
                              .nsets = what->nsets,
+                             .inputs = what->inputs,
+                             .ninputs = what->ninputs,
                              .verbose = what->verbose,
                              .timeout_scale = timeout_scale()};
     dlc_status status = suite_play(&subject, what->only,

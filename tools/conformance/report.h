@@ -11,6 +11,8 @@ typedef struct plugin_check {
     const char *file;
     const char *const *sets; /* "key=value" */
     size_t nsets;
+    const char *const *inputs; /* shapes to try layers with, "4x3x8x8,4:int32" */
+    size_t ninputs;
     const char *only; /* prefix of the names of the checks to run; NULL: all */
     int verbose;      /* show what the plugin logs and prints to stderr */
     int json;

@@ -28,6 +28,10 @@ static const dlc_option *find_option(const dlc_feature *feature, const char *nam
     return NULL;
 }
 
+const dlc_option *suite_option(const dlc_feature *feature, const char *name) {
+    return find_option(feature, name, strlen(name));
+}
+
 /* The row that a `--set` is about, and its "key=value"; NULL if it does not apply to
  * this feature: "key=value" is for every feature that has the key, "name.key=value" for
  * the feature of that name. */

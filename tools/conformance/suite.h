@@ -15,6 +15,8 @@ typedef struct suite_subject {
     const char *path;        /* the plugin's file */
     const char *const *sets; /* "key=value", for settings without a default */
     size_t nsets;
+    const char *const *inputs; /* "4x3x8x8,4:int32", more inputs to try layers with */
+    size_t ninputs;
     int verbose;          /* show what the plugin logs and prints */
     double timeout_scale; /* factor on the time limits; 1 on an idle machine */
 } suite_subject;
@@ -38,7 +40,7 @@ typedef struct suite_check {
     dlc_kind kind;       /* run for each feature of this kind; 0: see below */
     int every_feature;   /* kind 0: run for each feature, or (0) once for the file */
     suite_stage stage;
-    double seconds; /* the time limit */
+    double seconds; /* the time limit; a layer has 10 s at most */
     void (*run)(suite_run *run);
 } suite_check;
 
@@ -47,7 +49,8 @@ extern const suite_check suite_file_checks[], suite_settings_checks[],
     suite_load_checks[], suite_feature_checks[], suite_lifecycle_checks[],
     suite_device_checks[], suite_device_update_checks[], suite_transport_checks[],
     suite_transport_fault_checks[], suite_transport_endpoint_checks[],
-    suite_layer_checks[], suite_layer_memory_checks[], suite_solver_checks[],
+    suite_layer_checks[], suite_layer_memory_checks[], suite_layer_caps_checks[],
+    suite_layer_training_checks[], suite_layer_fuse_checks[], suite_solver_checks[],
     suite_consistency_checks[], suite_data_checks[], suite_decoder_checks[],
     suite_encoder_checks[];
 
@@ -61,6 +64,9 @@ suite_skip(suite_run *run, const char *format, ...);
 __attribute__((noreturn, format(printf, 2, 3))) void
 suite_lack(suite_run *run, const char *format, ...);
 
+/* The row of the tables from which the feature's settings were made; NULL: none. */
+const dlc_option *suite_option(const dlc_feature *feature, const char *name);
+
 /* Makes run->settings from --set and the defaults of the feature. Ends the check if a
  * value is missing or wrong. */
 void suite_make_settings(suite_run *run);
@@ -72,7 +78,7 @@ typedef enum suite_verdict {
     SUITE_PASSED,
     SUITE_FAILED,
     SUITE_SKIPPED, /* it does not apply, or cannot be done on this machine */
-    SUITE_NOT_RUN, /* the user has to give something first */
+    SUITE_NOT_RUN, /* the user has to give something first, or it hung before */
 } suite_verdict;
 
 typedef struct suite_result {
@@ -80,6 +86,7 @@ typedef struct suite_result {
     char feature[80]; /* "solver sgd"; "" for checks of the file */
     suite_verdict verdict;
     char words[480]; /* why it failed or was skipped; "" if it passed */
+    int hung;        /* the time limit was reached; later checks are not run */
     double seconds;
 } suite_result;
 

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+import layer_mutants
+
 SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
 DLCORE = os.environ["DLCORE_BIN"]
 HERE = pathlib.Path(__file__).resolve().parent
@@ -88,6 +90,9 @@ mutant("lifecycle.leaks", "consistency", ("    host->free(model);", "    (void)m
 mutant("lifecycle.leaks", "data", ("    host->free(source);", "    (void)source;"))
 mutant("lifecycle.two", "data", ("    made->seed = args->seed;", "    static int open_now;\n    if (open_now++)\n        "
                             'return host->fail(DLC_ERR_IO, "busy");\n    made->seed = args->seed;'))
+mutant("lifecycle.settings", "data", ('host->get_int(settings, "side")', '(int64_t)host->get_float(settings, "side")'))
+mutant("lifecycle.settings", "solver", ('host->get_float(settings, "momentum")', 'host->get_int(settings, "momentum")'))
+mutant("lifecycle.settings", "solver", ('host->get_float(settings, "momentum")', 'host->get_float(settings, "inertia")'))
 mutant("lifecycle.null", "consistency", ("    host->free(model);", "    model->trained = 0;\n    host->free(model);"))
 mutant("lifecycle.no_memory", "consistency", ("    if (!made)\n        return DLC_ERR_NOMEM;\n", ""))
 mutant("lifecycle.no_memory", "layer", ("    if (!made)\n        return DLC_ERR_NOMEM;\n", ""))
@@ -343,10 +348,6 @@ DESCRIBE = ("static void layer_describe(dlc_layer *layer, char *text, size_t byt
             "    for (int i = 0; i < 7; i++)\n        text[i] = 'x';\n    text[7] = 0;\n}\n"
             "static const dlc_layer_ops ops = {\n    .describe = layer_describe,")
 mutant("layer.describe", "layer", ("static const dlc_layer_ops ops = {", DESCRIBE))
-mutant("layer.capabilities", "layer", (".caps = DLC_LAYER_RECOMPUTABLE", ".caps = DLC_LAYER_POINTWISE"),
-       ("    shapes->out[0].shape = shapes->in[0].shape;", "    shapes->out[0].shape = shapes->in[0].shape;\n"
-        "    shapes->out[0].shape.dims[0] *= 2;"),
-       (FORWARD, "    for (int64_t i = 0; i < layer->count; i++)\n        y[i] = y[i + layer->count] ="))
 PARAMS = ("static dlc_status import(dlc_layer *layer, int32_t index, const float *plain, float *own) {\n    (void)layer;\n"
           "    (void)index;\n    own[0] = plain[0];\n    return DLC_OK;\n}\n"
           "static dlc_status export(dlc_layer *layer, int32_t index, const float *own, float *plain) {\n    (void)layer;\n"
@@ -356,6 +357,7 @@ mutant("layer.params", "layer", ("static const dlc_layer_ops ops = {", PARAMS),
        ("    shapes->out[0].dtype = DLC_F32;", "    shapes->out[0].dtype = DLC_F32;\n    shapes->params = 1;\n"
         '    shapes->param[0].name = "weight";\n    shapes->param[0].shape = (dlc_shape){1, {4}};'),
        ("    memory->reads_out = 1;", "    memory->reads_out = 1;\n    memory->param_count[0] = 4;"))
+layer_mutants.add(mutant, WEIGHT)
 
 # ---- Devices -----------------------------------------------------------------------
 mutant("device.describe", "device", ("info->compute_units = 1", "info->compute_units = 0"))
@@ -505,7 +507,9 @@ def compile_plugin(folder, sources, kind, flags, out):
 
 
 def check(path, only=None):
-    environment = {**os.environ, "DLCORE_CONFORMANCE_TIMEOUT_SCALE": "0.15" if only else "1"}
+    # A layer has 10 s, others have minutes.
+    scale = "0.15" if only and not only.startswith("layer.") else "1"
+    environment = {**os.environ, "DLCORE_CONFORMANCE_TIMEOUT_SCALE": scale}
     done = subprocess.run([DLCORE, "plugin", "check", str(path), *(["--only", only] if only else [])],
                           capture_output=True, text=True, env=environment)
     return done.returncode, done.stdout + done.stderr
@@ -539,8 +543,8 @@ def try_whole(folder, kind, sources):
 
 def try_sound(folder, kind, sources, changes):
     """A template with changes that break no rule must pass every check too."""
-    own = folder / f"sound-{kind}"
-    own.mkdir()
+    own = pathlib.Path(tempfile.mkdtemp(prefix=f"sound-{kind}-", dir=folder))
+    own.chmod(0o755)
     for file, text in mutate(sources, changes).items():
         (own / file).write_text(text)
     out = own / "sound.so"
@@ -568,6 +572,50 @@ def try_endless(folder, sources):
         if done.returncode != 3 or "it hangs" in done.stdout:
             failures.append(f"plugin check ends with {done.returncode}:\n{done.stdout}")
     return failures
+
+
+def build_layer(folder, name, sources, changes):
+    own = folder / name
+    own.mkdir()
+    for file, text in mutate(sources, changes).items():
+        (own / file).write_text(text)
+    compile_plugin(folder / "layer", sorted(own.glob("*.c")), "layer", (), own / "layer.so")
+    return own / "layer.so"
+
+
+def verdicts(out, *options, scale="1"):
+    """The exit code, and the verdict and reason of each check of layers."""
+    done = subprocess.run([DLCORE, "plugin", "check", str(out), "--json", *options], capture_output=True, text=True,
+                          env={**os.environ, "DLCORE_CONFORMANCE_TIMEOUT_SCALE": scale})
+    checks = json.loads(done.stdout)["checks"]
+    return done.returncode, [(what["verdict"], what["reason"] or "") for what in checks
+                             if what["check"].startswith("layer.")]
+
+
+def try_picky(folder, sources):
+    """A layer that refuses all that is tried has passed nothing; --inputs gives it what it takes."""
+    out = build_layer(folder, "picky", sources, layer_mutants.PICKY)
+    code, found = verdicts(out)
+    failures = []
+    if code != 2 or any(verdict == "passed" for verdict, _ in found) or not any("--inputs" in why for _, why in found):
+        failures.append(f"a layer that accepts no inputs: exit code {code}, {found}")
+    code, found = verdicts(out, "--inputs=7x3x2")
+    if code != 0 or sum(verdict == "passed" for verdict, _ in found) < 8:
+        failures.append(f"a layer that accepts what --inputs gives: exit code {code}, {found}")
+    for wrong in ("7x", "7x0", "1,2,3,4", "7:float"):
+        code, found = verdicts(out, f"--inputs={wrong}")
+        if code != 2 or not any("must be 1 to 3 shapes" in why for _, why in found):
+            failures.append(f"--inputs={wrong}: exit code {code}, {found}")
+    return failures
+
+
+def try_hanging(folder, sources):
+    """What hangs is waited for once."""
+    code, found = verdicts(build_layer(folder, "hanging", sources, layer_mutants.HANGS), scale="0.2")
+    hung = [why for _, why in found if "it hangs" in why]
+    later = [verdict for verdict, why in found if why == "it hung in layer.runs"]
+    good = code == 3 and len(hung) == 1 and len(later) == len(found) - 1 and set(later) == {"not run"}
+    return [] if good else [f"a layer that hangs: exit code {code}, {found}"]
 
 
 def try_settings(folder):
@@ -628,11 +676,14 @@ def main():
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             jobs = [] if wanted else [pool.submit(try_whole, folder, kind, templates[kind]) for kind in KINDS]
             jobs += [] if wanted else [pool.submit(try_sound, folder, kind, templates[kind], changes)
-                                       for kind, changes in (("layer", WEIGHT), ("data", FIELDS),
+                                       for kind, changes in (*(("layer", sound) for sound in (WEIGHT, *layer_mutants.SOUND)),
+                                                             ("data", FIELDS),
                                                              ("decoder", (LOSSY, rounded(2))))]
             jobs += [pool.submit(try_mutant, folder, number, templates[what[1]], what) for number, what in chosen]
             failures = [line for job in jobs for line in job.result()]
-            failures += [] if wanted else try_settings(folder) + try_endless(folder, templates["layer"])
+            failures += [] if wanted else (try_settings(folder) + try_endless(folder, templates["layer"]) +
+                                           try_picky(folder, templates["layer"]) +
+                                           try_hanging(folder, templates["layer"]))
         for left in pathlib.Path("/dev/shm").glob("dlcore-mutant-*"):
             left.unlink()
     print(*failures, sep="\n")

@@ -1,0 +1,40 @@
+/* The results of a pass of a layer, kept to be compared with those of another one. */
+#ifndef DLC_TOOLS_CONFORMANCE_LAYER_VALUES_H
+#define DLC_TOOLS_CONFORMANCE_LAYER_VALUES_H
+
+#include "layer_fixture.h"
+
+/* Copies of output 0, and of the gradients of inputs and parameters. */
+typedef struct layer_values {
+    float *y, *dx[FIXTURE_INPUTS], *dp[DLC_MAX_PARAMS];
+} layer_values;
+
+void layer_values_keep(const layer_fixture *f, layer_values *kept);
+void layer_values_drop(layer_values *kept);
+
+/* Fills x, p and dy with random numbers. */
+void layer_values_show(layer_fixture *f, uint64_t seed);
+/* Forward, and backward if it has one. */
+void layer_values_pass(layer_fixture *f);
+
+/* Fail the check unless the results are bitwise identical. `why`: "where NAME". */
+void layer_values_same_output(const layer_fixture *f, const layer_values *wanted,
+                              const char *why);
+void layer_values_same_gradients(const layer_fixture *f, const layer_values *wanted,
+                                 const char *why);
+
+/* Fail the check if values differ by more than `tolerance` times their size and their
+ * root mean square. */
+void layer_values_near(const layer_fixture *f, const layer_values *wanted,
+                       double tolerance, const char *why);
+void layer_near(const layer_fixture *f, const float *got, const float *wanted,
+                size_t count, double tolerance, const char *why, const char *what);
+
+/* Fails the check unless gradients agree with finite differences for the x and p that
+ * are there. */
+void layer_compare_slopes(layer_fixture *f);
+
+/* The root mean square, to which errors are compared. */
+double layer_typical(const float *x, size_t count);
+
+#endif
