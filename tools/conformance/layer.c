@@ -58,7 +58,7 @@ static float *keep(const float *x, size_t count, float *kept, size_t room) {
     return kept;
 }
 
-enum { ROOM = 4096 };
+enum { ROOM = 1 << 14 };
 
 static void forward_twice(layer_fixture *f) {
     float first[ROOM];
@@ -147,6 +147,8 @@ static int
     leaving_out; /* inputs of the grid with other gradients than that of input 0 */
 
 static void compare_other_slopes(layer_fixture *f) {
+    if (f->build.unwanted >> f->prepared.inputs)
+        return;
     int others = f->prepared.wants_gradient != 0;
     for (int32_t i = 0; i < f->prepared.params; i++)
         others |= f->memory->param_diff[i] != NULL;
@@ -160,8 +162,9 @@ static void leaves_out_gradients(suite_run *run) {
     if (!DLC_CAN(ops, backward))
         suite_skip(run, "it has no backward");
     leaving_out = 0;
-    const layer_build data = {.phase = DLC_PHASE_TRAIN, .unwanted = 1};
-    layer_over_grid_of(run, &data, compare_other_slopes);
+    layer_build data = {.phase = DLC_PHASE_TRAIN};
+    for (data.unwanted = 1; data.unwanted <= 2; data.unwanted++)
+        layer_over_grid_of(run, &data, compare_other_slopes);
     if (!leaving_out)
         suite_skip(run, "it has no other gradient than that of its input");
 }

@@ -26,6 +26,9 @@ static void fits_elementwise(const layer_fixture *f) {
         suite_fail(f->run,
                    "a layer with parameters can be neither DLC_LAYER_POINTWISE nor "
                    "DLC_LAYER_BINARY");
+    if (f->prepared.outputs != 1)
+        suite_fail(f->run, "an element-wise layer has %d outputs",
+                   (int)f->prepared.outputs);
     if (f->prepared.inputs == wanted && f->y_count != f->x_count[0])
         suite_fail(f->run, "an element-wise layer outputs %zu elements for %zu",
                    f->y_count, f->x_count[0]);
@@ -132,7 +135,7 @@ static void depends_on_samples(layer_fixture *f) {
         suite_fail(f->run,
                    "a layer with parameters cannot be DLC_LAYER_SAMPLEWISE, nor "
                    "DLC_LAYER_POINTWISE");
-    if (f->prepared.inputs != 1)
+    if (f->prepared.inputs != 1 || f->prepared.outputs != 1)
         return; /* the core makes no use of it */
     if (out->rank < 1 || out->dims[0] != in->dims[0])
         suite_fail(f->run, "it outputs %lld samples for %lld",

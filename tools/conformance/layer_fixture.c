@@ -68,8 +68,8 @@ static dlc_status create(layer_fixture *f) {
                            .context = f->family,
                            .phase = build->phase,
                            .train_layer = build->trained ? build->trained->layer : NULL,
-                           .seed = 3,
-                           .index = 1,
+                           .seed = 3 + build->seed,
+                           .index = 1 + build->index,
                            .channel_begin = build->channel_begin,
                            .channel_end = build->channel_end,
                            .plain_params = build->plain_params,
@@ -86,6 +86,7 @@ static void show_inputs(layer_fixture *f) {
                                    .outputs = 1,
                                    .out = f->out,
                                    .param = f->param};
+    memset(f->out, 0, sizeof f->out);
     for (int32_t i = 0; i < DLC_MAX_PARAMS; i++)
         f->param[i] = (dlc_param){
             .size = sizeof f->param[i], .lr_mult = 1, .decay_mult = 1};
@@ -218,13 +219,22 @@ static float *host_floats(layer_fixture *f, size_t count) {
     return x;
 }
 
+/* Elements of 4 bytes are compared, others are not. */
+static size_t value_count(const dlc_tensor *plain) {
+    return dlc_dtype_bytes(plain->dtype) == sizeof(float)
+               ? (size_t)dlc_shape_count(&plain->shape)
+               : 0;
+}
+
 static void take_values(layer_fixture *f) {
     for (int32_t i = 0; i < f->prepared.inputs; i++) {
         f->x_count[i] = (size_t)dlc_shape_count(&f->plain_in[i].shape);
         f->x[i] = host_floats(f, f->x_count[i]);
         f->dx[i] = host_floats(f, f->x_count[i]);
     }
-    f->y_count = (size_t)dlc_shape_count(&f->plain_out[0].shape);
+    for (int32_t i = 0; i < f->prepared.outputs; i++)
+        f->y_at[i + 1] = f->y_at[i] + value_count(&f->plain_out[i]);
+    f->y_count = f->y_at[f->prepared.outputs];
     f->y = host_floats(f, f->y_count);
     f->dy = host_floats(f, f->y_count);
     for (int32_t i = 0; i < f->prepared.params; i++) {
@@ -285,6 +295,12 @@ dlc_status layer_fixture_open(suite_run *run, const layer_build *build,
     open_family(f);
     dlc_status status = create(f);
     show_inputs(f);
+    if (status == DLC_OK && build->infers_others) {
+        for (int32_t i = 0; i < inputs->count; i++)
+            f->in[i].shape.dims[0]++;
+        (void)f->ops->infer(f->layer, &f->shapes);
+        show_inputs(f);
+    }
     if (status == DLC_OK)
         status = f->ops->infer(f->layer, &f->shapes);
     if (status == DLC_ERR_CONFIG || status == DLC_ERR_UNSUPPORTED) {

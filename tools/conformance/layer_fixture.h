@@ -27,6 +27,9 @@ typedef struct layer_fixture layer_fixture;
 typedef struct layer_build {
     dlc_phase phase;
     dlc_dtype precision; /* of the family; 0: float32 */
+    uint64_t seed;       /* of the job, beside the usual one */
+    uint32_t index;      /* of the layer, beside the usual one */
+    int infers_others;   /* infer is called for another batch first */
     int float32_inputs;  /* although the precision is another */
     uint64_t unwanted;   /* inputs whose gradient nobody wants */
     int32_t threads;     /* 0: one */
@@ -83,9 +86,10 @@ struct layer_fixture {
     /* Values in plain layout: inputs, outputs, parameters and their gradients. Fill in
      * x and p, read the others. Labels are int32_t in the memory of x. */
     float *x[FIXTURE_INPUTS], *dx[FIXTURE_INPUTS];
-    float *y, *dy; /* output 0 */
+    float *y, *dy; /* all outputs, one after the other; see y_at */
     float *p[DLC_MAX_PARAMS], *dp[DLC_MAX_PARAMS];
     size_t x_count[FIXTURE_INPUTS], y_count, p_count[DLC_MAX_PARAMS];
+    size_t y_at[DLC_MAX_OUTPUTS + 1]; /* where an output begins in y */
 
     layer_memory bank[2], *memory; /* `memory` is the one that the next call gets */
 

@@ -275,20 +275,20 @@ void layer_fixture_forward(layer_fixture *f) {
     suite_must(f->run, f->ops->forward(f->layer, &pass), "forward");
     check_guards(f, "forward");
     compare_held(f, "forward", copies);
-    reorder(f, &f->out[0], m->out[0], &f->plain_out[0], f->y);
+    for (int32_t i = 0; i < f->prepared.outputs; i++)
+        if (f->y_at[i + 1] > f->y_at[i])
+            reorder(f, &f->out[i], m->out[i], &f->plain_out[i], f->y + f->y_at[i]);
     if (m->out[0] != own_output)
         memcpy(own_output, m->out[0], dlc_tensor_bytes(&f->out[0]));
     m->out[0] = own_output;
 }
 
-/* The gradients of outputs that no check gives values to are zero. */
 static void show_gradients(layer_fixture *f) {
     layer_memory *m = f->memory;
-    for (int32_t i = 1; i < f->prepared.outputs; i++)
-        if (m->out_diff[i])
-            memset(m->out_diff[i], 0, dlc_tensor_bytes(&f->out[i]));
-    if (m->out_diff[0])
-        reorder(f, &f->plain_out[0], f->dy, &f->out[0], m->out_diff[0]);
+    for (int32_t i = 0; i < f->prepared.outputs; i++)
+        if (m->out_diff[i] && f->y_at[i + 1] > f->y_at[i])
+            reorder(f, &f->plain_out[i], f->dy + f->y_at[i], &f->out[i],
+                    m->out_diff[i]);
     for (int32_t i = 0; i < f->prepared.inputs; i++)
         if (f->accumulate >> i & 1)
             reorder(f, &f->plain_in[i], f->dx[i], &f->in[i], m->in_diff[i]);

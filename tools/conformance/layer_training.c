@@ -141,6 +141,26 @@ static void leaves_out_padding(suite_run *run) {
         suite_skip(run, "it has no labels");
 }
 
+/* Scores grow in training; the cross entropy is never larger than they are. */
+static void raise_scores(layer_fixture *f) {
+    layer_fixture_fill(f, 21);
+    for (size_t i = 0; i < f->x_count[0]; i++)
+        f->x[0][i] *= 200;
+    layer_values_pass(f);
+    if (!isfinite(f->y[0]))
+        suite_fail(f->run, "for scores of -200 to 200 it outputs %g", (double)f->y[0]);
+    for (size_t i = 0; f->memory->in_diff[0] && i < f->x_count[0]; i++)
+        if (!isfinite(f->dx[0][i]))
+            suite_fail(f->run, "for scores of -200 to 200 a gradient is %g",
+                       (double)f->dx[0][i]);
+}
+
+static void bears_large_scores(suite_run *run) {
+    if (!(run->feature->caps & DLC_LAYER_CLASSIFIES))
+        suite_skip(run, "it is not DLC_LAYER_CLASSIFIES");
+    layer_over_grid(run, DLC_PHASE_TRAIN, raise_scores);
+}
+
 /* ---- Ways to build a layer --------------------------------------------------- */
 
 /* Opens the layer for the same inputs in another way. */
@@ -200,6 +220,66 @@ static void keeps_params_plain(suite_run *run) {
     layer_over_grid(run, DLC_PHASE_TRAIN, keep_plain);
     if (!tried)
         suite_skip(run, "it has no parameters");
+}
+
+static void infer_again(layer_fixture *f) {
+    layer_build build = f->build;
+    build.infers_others = 1;
+    compare_built(f, &build, "after infer for another batch");
+}
+
+static void forgets_other_shapes(suite_run *run) {
+    layer_over_grid(run, DLC_PHASE_TRAIN, infer_again);
+}
+
+/* ---- Random numbers ---------------------------------------------------------- */
+
+/* 1 if the output is another one than `wanted`, in a layer that is built in this way.
+ */
+static int differs(const layer_fixture *f, const layer_build *build,
+                   const layer_values *wanted, int64_t iterations, int64_t samples) {
+    layer_fixture other;
+    open_like(f, build, &f->inputs, &other);
+    other.iteration += iterations;
+    other.sample += samples;
+    layer_values_show(&other, 21);
+    layer_fixture_forward(&other);
+    int is_other = !suite_same(other.y, wanted->y, other.y_count);
+    layer_fixture_close(&other);
+    return is_other;
+}
+
+/* Few numbers may be the same by chance. */
+enum { RANDOM_NUMBERS = 100 };
+
+static void draw(layer_fixture *f) {
+    layer_build seed = f->build, index = f->build;
+    layer_values wanted;
+    int64_t batch = f->plain_in[0].shape.dims[0];
+    seed.seed = index.index = 1;
+    layer_values_show(f, 21);
+    layer_fixture_forward(f);
+    layer_values_keep(f, &wanted);
+    if (f->y_count >= RANDOM_NUMBERS && differs(f, &seed, &wanted, 0, 0)) {
+        tried++;
+        const char *same = !differs(f, &f->build, &wanted, 1, 0)       ? "iteration"
+                           : !differs(f, &f->build, &wanted, 0, batch) ? "sample"
+                           : !differs(f, &index, &wanted, 0, 0)        ? "index"
+                                                                       : NULL;
+        if (same)
+            suite_fail(f->run,
+                       "its random numbers depend on the seed, but are the same for "
+                       "another %s",
+                       same);
+    }
+    layer_values_drop(&wanted);
+}
+
+static void draws_anew(suite_run *run) {
+    tried = 0;
+    layer_over_grid(run, DLC_PHASE_TRAIN, draw);
+    if (!tried)
+        suite_skip(run, "it draws no random numbers");
 }
 
 /* ---- Frozen ------------------------------------------------------------------ */
@@ -343,6 +423,11 @@ const suite_check suite_layer_training_checks[] = {
           scales_its_loss),
     CHECK("layer.labels", "samples count once, and not at all without a label",
           leaves_out_padding),
+    CHECK("layer.scores", "a loss of classes is finite for large scores",
+          bears_large_scores),
+    CHECK("layer.infer_again", "the last answer of infer counts", forgets_other_shapes),
+    CHECK("layer.random",
+          "random numbers change with seed, layer, iteration and sample", draws_anew),
     CHECK("layer.threads", "several threads give what one gives", works_with_threads),
     CHECK("layer.plain_params", "parameters are plain where that is asked for",
           keeps_params_plain),

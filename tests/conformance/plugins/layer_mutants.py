@@ -242,7 +242,129 @@ COLLECTIVE = (FIELDS, KEEPS, (INFERS, INFERS + "    shapes->collective = 1;\n"),
     return DLC_OK;
 """))
 
-SOUND = (CHANNELS, LOSS, BFLOAT, PADDED, COLLECTIVE, (caps("DLC_LAYER_POINTWISE | DLC_LAYER_RECOMPUTABLE"),))
+# Zeroes elements at random.
+RANDOM = (FIELDS, KEEPS, (CREATES, CREATES + "    made->begin = (int64_t)args->seed;\n    made->end = args->index;\n"),
+          ("    made->end = args->channel_end ? args->channel_end : 8;\n", ""), ("    made->begin = args->channel_begin;\n", ""),
+          ("/* ---- Building", """
+static float keeps(const dlc_layer *layer, const dlc_layer_run *run, int64_t i) {
+    const int64_t at[] = {layer->begin, layer->end, run->iteration, run->sample + i / layer->features,
+                          i % layer->features};
+    uint64_t hash = 1;
+    for (int k = 0; k < 5; k++) {
+        hash = (hash ^ (uint64_t)at[k]) * 0x9e3779b97f4a7c15;
+        hash ^= hash >> 29;
+    }
+    return (float)(hash >> 20 & 1);
+}
+/* ---- Building"""), prepare("""
+    memory->in[0].layout = memory->out[0].layout = NULL;
+    layer->count = dlc_shape_count(&memory->in[0].shape);
+    layer->features = layer->count / memory->in[0].shape.dims[0];
+    return DLC_OK;
+"""), forward("""
+    for (int64_t i = 0; i < layer->count; i++)
+        ((float *)run->out[0])[i] = keeps(layer, run, i) * ((const float *)run->in[0])[i];
+    return DLC_OK;
+"""), backward("""
+    for (int64_t i = 0; run->in_diff[0] && i < layer->count; i++)
+        ((float *)run->in_diff[0])[i] = keeps(layer, run, i) * ((float *)run->out_diff[0])[i];
+    return DLC_OK;
+"""), caps("DLC_LAYER_SAMPLEWISE"))
+
+# Cross entropy of softmax(scores) and labels.
+ENTROPY = (FIELDS, KEEPS, caps("DLC_LAYER_METRIC | DLC_LAYER_LOSS | DLC_LAYER_CLASSIFIES"), infer("""
+    if (shapes->inputs != 2 || shapes->in[1].dtype != DLC_I32 || shapes->in[0].shape.rank != 2)
+        return host->fail(DLC_ERR_CONFIG, "scores and labels");
+    layer->rows = shapes->in[0].shape.dims[0];
+    layer->features = shapes->in[0].shape.dims[1];
+    shapes->out[0].shape = (dlc_shape){1, {2}};
+    shapes->out[0].dtype = DLC_F32;
+    shapes->no_gradient = 2;
+    return DLC_OK;
+"""), prepare("""
+    memory->in[0].layout = memory->in[1].layout = memory->out[0].layout = NULL;
+    memory->reads_in = 3;
+    memory->reads_out = 1;
+    return DLC_OK;
+"""), ("/* ---- Running", """
+static float logarithm(const float *x, int64_t n) {
+    float top = x[0], sum = 0;
+    for (int64_t c = 1; c < n; c++)
+        top = fmaxf(top, x[c]);
+    for (int64_t c = 0; c < n; c++)
+        sum += expf(x[c] - top);
+    return logf(sum) + top;
+}
+/* ---- Running"""), forward("""
+    const float *x = run->in[0];
+    const int32_t *label = run->in[1];
+    float *y = run->out[0];
+    y[0] = y[1] = 0;
+    for (int64_t n = 0; n < layer->rows; n++, x += layer->features)
+        if (label[n] >= 0) {
+            y[0] += logarithm(x, layer->features) - x[label[n]];
+            y[1]++;
+        }
+    return DLC_OK;
+"""), backward("""
+    const float *x = run->in[0], *y = run->out[0];
+    const int32_t *label = run->in[1];
+    float *dx = run->in_diff[0];
+    for (int64_t i = 0; dx && i < layer->rows * layer->features; i++) {
+        int64_t n = i / layer->features, c = i % layer->features;
+        float p = expf(x[i] - logarithm(x + n * layer->features, layer->features));
+        dx[i] = label[n] < 0 ? 0 : run->loss_scale / y[1] * (p - (c == label[n]));
+    }
+    return DLC_OK;
+"""))
+
+# Two outputs, x and 2 x.
+TWO = (FIELDS, KEEPS, (INFERS, INFERS + "    shapes->outputs = 2;\n    shapes->out[1] = shapes->out[0];\n"), prepare("""
+    memory->in[0].layout = memory->out[0].layout = memory->out[1].layout = NULL;
+    layer->count = dlc_shape_count(&memory->in[0].shape);
+    return DLC_OK;
+"""), forward("""
+    for (int64_t i = 0; i < layer->count; i++) {
+        float x = ((const float *)run->in[0])[i];
+        ((float *)run->out[0])[i] = x;
+        ((float *)run->out[1])[i] = 2 * x;
+    }
+    return DLC_OK;
+"""), backward("""
+    const float *a = run->out_diff[0], *b = run->out_diff[1];
+    for (int64_t i = 0; run->in_diff[0] && i < layer->count; i++)
+        ((float *)run->in_diff[0])[i] = a[i] + 2 * b[i];
+    return DLC_OK;
+"""))
+
+# x + 2 y.
+SUM = (FIELDS, KEEPS, infer("""
+    if (shapes->inputs != 2 || !dlc_shape_equal(&shapes->in[0].shape, &shapes->in[1].shape))
+        return host->fail(DLC_ERR_CONFIG, "two inputs of one shape");
+    shapes->out[0] = shapes->in[0];
+    return DLC_OK;
+"""), prepare("""
+    memory->in[0].layout = memory->in[1].layout = memory->out[0].layout = NULL;
+    layer->count = dlc_shape_count(&memory->in[0].shape);
+    return DLC_OK;
+"""), forward("""
+    const float *a = run->in[0], *b = run->in[1];
+    for (int64_t i = 0; i < layer->count; i++)
+        ((float *)run->out[0])[i] = a[i] + 2 * b[i];
+    return DLC_OK;
+"""), backward("""
+    const float *dy = run->out_diff[0];
+    float *da = run->in_diff[0], *db = run->in_diff[1];
+    for (int64_t i = 0; i < layer->count; i++) {
+        if (da)
+            da[i] = dy[i];
+        if (db)
+            db[i] = 2 * dy[i];
+    }
+    return DLC_OK;
+"""))
+
+SOUND = (CHANNELS, LOSS, BFLOAT, PADDED, COLLECTIVE, RANDOM, ENTROPY, TWO, SUM, (caps("DLC_LAYER_POINTWISE | DLC_LAYER_RECOMPUTABLE"),))
 GETS = 'host->get_float(args->settings, "slope")'
 FUSES = ("static const dlc_layer_ops ops = {", """
 static dlc_status layer_fuse(dlc_layer *layer, const dlc_feature *next, const dlc_settings *settings) {
@@ -311,6 +433,18 @@ def add(mutant, weight):
     of("layer.labels", *LOSS, ("isnan(t[i]) ? 0 : ", ""))
     of("layer.gradients", *LOSS, ("/ y[1];", "/ layer->count;"))
 
+    of("layer.scores", *ENTROPY, ("expf(x[c] - top)", "expf(x[c])"), ("logf(sum) + top", "logf(sum)"))
+    of("layer.labels", *ENTROPY, ("        if (label[n] >= 0) {", "        {"), ("x[label[n]]", "x[label[n] < 0 ? 0 : label[n]]"))
+    of("layer.random", *RANDOM, ("run->iteration,", "0,"))
+    of("layer.random", *RANDOM, ("run->sample + i / layer->features", "i / layer->features"))
+    of("layer.random", *RANDOM, ("layer->end, run", "1, run"))
+    of("layer.samplewise", *RANDOM, ("run->sample + i / layer->features", "run->sample + run->sample * i / layer->features"))
+    of("layer.gradients", *RANDOM, ("keeps(layer, run, i) * ((float *)", "keeps(layer, run, i + 1) * ((float *)"))
+    of("layer.gradients", *TWO, ("a[i] + 2 * b[i]", "a[i]"))
+    of("layer.unwanted", *SUM, ("        if (db)\n", ""))
+    of("layer.gradients", (X, "        y[i] = i >= 8192 ? 0 : x[i] /"))
+    of("layer.infer_again", (INFERS, INFERS + "    if (!layer->count)\n        layer->count = dlc_shape_count(&shapes->in[0].shape);\n"),
+       ("    layer->count = dlc_shape_count(&memory->in[0].shape);\n", ""))
     of("layer.threads", FIELDS, KEEPS, ("    (void)args;\n    *context = NULL;", "    *context = (void *)(uintptr_t)args->threads;"),
        ("    (void)context;\n}", "}"), (CREATES, CREATES + "    made->features = (int64_t)(uintptr_t)args->context;\n"),
        (FORWARD, "    layer->count -= layer->count % layer->features;\n" + FORWARD))
