@@ -7,11 +7,14 @@
 #include "base/random.h"
 #include "plugin/registry.h"
 
+/* All fixtures of a check use one device, and looking for it takes a while. */
 static const dlc_feature *find_device(suite_run *run) {
+    static const dlc_feature *feature;
     dlc_registry *registry = NULL;
     const dlc_feature_entry *entry;
-    const dlc_feature *feature = NULL;
     const char *wanted = run->feature->device;
+    if (feature)
+        return feature;
     suite_must(run, dlc_registry_open(&registry), "looking for a device");
     for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_DEVICE, i));
          i++)
