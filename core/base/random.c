@@ -52,11 +52,12 @@ static uint64_t random_u64(dlc_random *random) {
 __extension__ typedef unsigned __int128 wide;
 
 uint64_t dlc_random_below(dlc_random *random, uint64_t bound) {
-    /* Reject the few values that would bias the result. */
-    uint64_t threshold = -bound % bound;
+    /* Reject the few values that would bias the result: those below 2^64 % bound, which
+     * is below bound and takes a division. */
     for (;;) {
         wide product = (wide)random_u64(random) * bound;
-        if ((uint64_t)product >= threshold)
+        uint64_t low = (uint64_t)product;
+        if (low >= bound || low >= -bound % bound)
             return (uint64_t)(product >> 64);
     }
 }
