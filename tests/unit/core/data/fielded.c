@@ -15,8 +15,6 @@ int64_t fielded_count(int64_t sample) {
     return sample % FIELDED_MOST + 1;
 }
 
-static dlc_field fields[FIELDED_FIELDS];
-
 static dlc_field field(const char *name, dlc_role role, uint32_t flags, dlc_dtype dtype,
                        dlc_shape shape) {
     return (dlc_field){.size = sizeof(dlc_field),
@@ -28,7 +26,8 @@ static dlc_field field(const char *name, dlc_role role, uint32_t flags, dlc_dtyp
                        .classes = FIELDED_CLASSES};
 }
 
-static dlc_status describe(dlc_source *source, dlc_data_info *info) {
+static void describe_fields(dlc_source *source) {
+    dlc_field *fields = source->field;
     fields[FIELDED_IMAGE] = field("image", DLC_ROLE_IMAGE, 0, DLC_U8,
                                   (dlc_shape){3, {1, FIELDED_HEIGHT, FIELDED_WIDTH}});
     fields[FIELDED_LABEL] = field("label", DLC_ROLE_CLASS, 0, DLC_I32,
@@ -42,9 +41,15 @@ static dlc_status describe(dlc_source *source, dlc_data_info *info) {
                                        (dlc_shape){1, {FIELDED_CLASSES}});
     fields[FIELDED_TOKENS] = field("tokens", DLC_ROLE_TOKENS, DLC_FIELD_BOUNDED,
                                    DLC_I32, (dlc_shape){1, {FIELDED_MOST}});
+}
+
+/* Once, since two feeds may have the source. */
+static dlc_status describe(dlc_source *source, dlc_data_info *info) {
+    if (!source->field[0].size)
+        describe_fields(source);
     *info = (dlc_data_info){.size = sizeof *info,
                             .samples = source->samples,
-                            .fields = fields,
+                            .fields = source->field,
                             .field_count = FIELDED_FIELDS};
     return DLC_OK;
 }

@@ -21,6 +21,7 @@ struct dlc_source {
     int64_t samples;
     int broken_mask; /* the mask is smaller than the image */
     int unlabelled;  /* no class is known */
+    dlc_field field[FIELDED_FIELDS];
 };
 
 extern const dlc_data_ops fielded_ops;

@@ -23,28 +23,33 @@ struct dlc_source {
     int32_t wrong; /* the value of the last row of sample 4 that is wrong; -1: none */
     float value;
     int outside; /* the other side of that box is as far beyond it */
+    dlc_field field[FIELDS];
 };
 
-static dlc_field fields[FIELDS];
+static void describe_fields(dlc_source *source) {
+    source->field[IMAGE] = (dlc_field){
+        .size = sizeof(dlc_field),
+        .role = source->without_image ? DLC_ROLE_VECTOR : DLC_ROLE_IMAGE,
+        .flags = source->image_flags,
+        .dtype = source->without_image ? DLC_F32 : DLC_U8,
+        .name = "image",
+        .shape = {3, {1, SIDE, SIDE}}};
+    source->field[BOXES] = (dlc_field){.size = sizeof(dlc_field),
+                                       .role = DLC_ROLE_BOXES,
+                                       .flags = source->flags,
+                                       .dtype = DLC_F32,
+                                       .name = "boxes",
+                                       .classes = source->classes,
+                                       .shape = {2, {MOST, source->columns}}};
+}
 
+/* Once, since two feeds may have the source. */
 static dlc_status describe(dlc_source *source, dlc_data_info *info) {
-    fields[IMAGE] = (dlc_field){.size = sizeof(dlc_field),
-                                .role = source->without_image ? DLC_ROLE_VECTOR
-                                                              : DLC_ROLE_IMAGE,
-                                .flags = source->image_flags,
-                                .dtype = source->without_image ? DLC_F32 : DLC_U8,
-                                .name = "image",
-                                .shape = {3, {1, SIDE, SIDE}}};
-    fields[BOXES] = (dlc_field){.size = sizeof(dlc_field),
-                                .role = DLC_ROLE_BOXES,
-                                .flags = source->flags,
-                                .dtype = DLC_F32,
-                                .name = "boxes",
-                                .classes = source->classes,
-                                .shape = {2, {MOST, source->columns}}};
+    if (!source->field[IMAGE].size)
+        describe_fields(source);
     *info = (dlc_data_info){.size = sizeof *info,
                             .samples = SAMPLES,
-                            .fields = fields,
+                            .fields = source->field,
                             .field_count = FIELDS};
     return DLC_OK;
 }
@@ -371,6 +376,7 @@ START_TEST(refused) {
     ck_assert_int_eq(dlc_feed_open(&args, &feed), DLC_ERR_CONFIG);
     ck_contains(dlc_detail(), "cutmix: field boxes is boxes, which cannot be mixed");
     args.mix = (dlc_mix_settings){0};
+    source = source_of(0);
     source.without_image = 1;
     ck_assert_int_eq(dlc_feed_open(&args, &feed), DLC_ERR_CONFIG);
     ck_contains(dlc_detail(),
