@@ -89,7 +89,7 @@ static void decode_file(const char *path, buffers *b) {
     jpeg_destroy_decompress(&jpeg);
 }
 
-/* Copies records in an order without a pattern, to the next of a few batches. */
+/* Copies records from all over the block, to the next of a few batches. */
 static void copy_batch(const work *w, long batch, buffers *b) {
     size_t batch_bytes = w->bytes * w->batch;
     b->pixels = grow(b->pixels, &b->pixel_room, BATCHES * batch_bytes);

@@ -3,6 +3,7 @@
 #define DLC_FEED_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "data/batch_layout.h"
 #include "data/feed.h"
@@ -29,6 +30,22 @@ typedef struct failure {
     char detail[DETAIL_BYTES];
 } failure;
 
+/* A batch that is being loaded. */
+typedef struct filling {
+    dlc_feed *feed;
+    slot *into;
+    uint64_t generation; /* an old one is of no use any more */
+    int64_t *index;      /* of the samples; own */
+    int64_t *partner; /* of those that they are mixed with, outside of the batch, or -1;
+                         own, or NULL */
+    int32_t part;     /* samples that a thread takes at once */
+    dlc_task task;
+    failure failure;
+} filling;
+
+/* Threads begin the next batch while others end the one before. */
+enum { DLC_FEED_FILLINGS = 2 };
+
 struct dlc_feed {
     dlc_feed_args args;
     dlc_loader loader;
@@ -38,16 +55,13 @@ struct dlc_feed {
 
     /* Used by the reading thread and its pool alone. */
     dlc_order order;
-    int64_t *index; /* of the samples of a batch */
-    int64_t
-        *partner; /* of those that they are mixed with, outside of the batch, or -1 */
+    filling filling[DLC_FEED_FILLINGS];
     dlc_thread_pool *pool;
     dlc_load_scratch *scratch; /* of each thread of the pool */
     char *mixed;               /* for each thread, a sample to mix with; or NULL */
     dlc_batch_layout mixed_layout;
     dlc_skips skips;
-    failure failure; /* of the batch that is being filled */
-    double waited;   /* seconds that the caller has; its own */
+    double waited; /* seconds that the caller has; its own */
 
     pthread_t thread;
     int has_lock, has_thread;
@@ -55,9 +69,11 @@ struct dlc_feed {
     pthread_cond_t room, done;
     slot *slots;
     int32_t slot_count, first, held, ready;
-    int64_t wanted;    /* iteration to be filled next */
+    int32_t oldest,
+        begun;         /* of `filling`: the oldest that is in use, and how many are */
+    int64_t wanted;    /* iteration to be begun next */
     int64_t delivered; /* iteration of the caller's next batch */
-    uint64_t generation;
+    _Atomic uint64_t generation; /* loading threads read it without the lock */
     int stop;
     dlc_status status; /* of the thread, which stops reading after an error */
     char detail[DETAIL_BYTES];

@@ -7,9 +7,18 @@
 
 #include "base/memory.h"
 
+static int is_wanted(const filling *f) {
+    return f->generation == f->feed->generation;
+}
+
+/* The samples of a batch that follow each other in the sequence. */
+static int32_t run_of(const dlc_feed_args *args) {
+    return args->run ? (int32_t)args->run : args->count;
+}
+
 /* In training, the position of sample `i` of a batch. */
 static int64_t position_of(const dlc_feed_args *args, int64_t iteration, int32_t i) {
-    int64_t run = args->run ? args->run : args->count;
+    int32_t run = run_of(args);
     return iteration * args->batch + args->offset + i / run * args->stride + i % run;
 }
 
@@ -22,39 +31,36 @@ static int begins_pair(const dlc_feed_args *args, int64_t iteration, int32_t i) 
 }
 
 /* Sets the indices of the others of the pairs that are not whole in this batch. */
-static void choose_partners(dlc_feed *feed, int64_t iteration) {
-    const dlc_feed_args *args = &feed->args;
+static void choose_partners(filling *f, int64_t iteration) {
+    const dlc_feed_args *args = &f->feed->args;
     for (int32_t i = 0; i < args->count; i++)
-        feed->partner[i] = begins_pair(args, iteration, i) ||
-                                   begins_pair(args, iteration, i - 1)
-                               ? -1
-                               : dlc_order_at(&feed->order,
-                                              position_of(args, iteration, i) ^ 1);
+        f->partner[i] = begins_pair(args, iteration, i) ||
+                                begins_pair(args, iteration, i - 1)
+                            ? -1
+                            : dlc_order_at(&f->feed->order,
+                                           position_of(args, iteration, i) ^ 1);
 }
 
 /* Sets the indices of the samples in a batch; returns how many of them are real. */
-static int32_t choose_samples(dlc_feed *feed, int64_t iteration) {
+static int32_t choose_samples(filling *f, int64_t iteration) {
+    dlc_feed *feed = f->feed;
     const dlc_feed_args *args = &feed->args;
     if (!args->test) {
-        for (int32_t i = 0; i < args->count; i++)
-            feed->index[i] = dlc_order_at(&feed->order,
-                                          position_of(args, iteration, i));
-        if (dlc_mix_is_on(&args->mix))
-            choose_partners(feed, iteration);
+        int32_t run = run_of(args);
+        for (int32_t i = 0; i < args->count; i += run)
+            dlc_order_take(&feed->order, position_of(args, iteration, i),
+                           args->count - i < run ? args->count - i : run, f->index + i);
+        if (f->partner)
+            choose_partners(f, iteration);
         return args->count;
     }
     int64_t begin = feed->begin + iteration * dlc_feed_step(args);
     int64_t left = feed->end > begin ? feed->end - begin : 0;
     int32_t samples = left < args->count ? (int32_t)left : args->count;
     for (int32_t i = 0; i < args->count; i++)
-        feed->index[i] = i < samples ? begin + i : 0;
+        f->index[i] = i < samples ? begin + i : 0;
     return samples;
 }
-
-typedef struct filling {
-    dlc_feed *feed;
-    const slot *into;
-} filling;
 
 static void note_failure(failure *first, int32_t sample, dlc_status status) {
     pthread_mutex_lock(&first->lock);
@@ -86,17 +92,41 @@ static dlc_status load_or_skip(dlc_feed *feed, dlc_load_scratch *scratch, int64_
                     dlc_detail());
 }
 
-/* Loads one sample of a batch, on any thread of the pool. */
-static void load_sample(void *context, int32_t i, int32_t thread) {
-    const filling *f = context;
+static void load_sample(filling *f, int32_t i, int32_t thread, void *const *to) {
     dlc_feed *feed = f->feed;
-    void *to[DLC_NET_FIELDS];
-    dlc_batch_find(&feed->layout, f->into->base, i, to);
     dlc_status status = load_or_skip(
-        feed, &feed->scratch[thread], feed->index[i],
+        feed, &feed->scratch[thread], f->index[i],
         (uint64_t)position_of(&feed->args, f->into->iteration, i), to);
     if (status != DLC_OK)
-        note_failure(&feed->failure, i, status);
+        note_failure(&f->failure, i, status);
+}
+
+/* Loads a part of a batch, on any thread of the pool. */
+static void load_part(void *context, int32_t part, int32_t thread) {
+    filling *f = context;
+    dlc_feed *feed = f->feed;
+    int32_t i = part * f->part, left = feed->args.count - i;
+    int32_t count = left < f->part ? left : f->part;
+    void *to[DLC_NET_FIELDS];
+    dlc_batch_find(&feed->layout, f->into->base, i, to);
+    if (feed->loader.in_runs && is_wanted(f) &&
+        dlc_loader_load_run(&feed->loader, count, f->index + i, to) == DLC_OK)
+        return;
+    for (; count-- > 0 && is_wanted(f); i++) {
+        dlc_batch_find(&feed->layout, f->into->base, i, to);
+        load_sample(f, i, thread, to);
+    }
+}
+
+/* The samples that a thread takes at once: so many that taking them costs little,
+ * beside copying them, and at most its share of the batch. Files of pictures take long.
+ */
+static int32_t part_of(const dlc_feed *feed) {
+    enum { BYTES = 64 << 10 };
+    int64_t share = feed->args.count / (feed->args.threads + 1);
+    int64_t most = feed->loader.in_bytes ? BYTES / (int64_t)feed->loader.in_bytes : 1;
+    int64_t part = share < most ? share : most;
+    return part > 1 ? (int32_t)part : 1;
 }
 
 /* Loads the other of a pair, which another rank or batch has. */
@@ -109,7 +139,7 @@ static dlc_status load_partner(dlc_feed *feed, int32_t thread, int64_t index,
 
 /* Mixes a sample of a batch with the other of its pair. */
 static void mix_sample(void *context, int32_t i, int32_t thread) {
-    const filling *f = context;
+    filling *f = context;
     dlc_feed *feed = f->feed;
     const dlc_feed_args *args = &feed->args;
     int64_t iteration = f->into->iteration, position = position_of(args, iteration, i);
@@ -118,63 +148,98 @@ static void mix_sample(void *context, int32_t i, int32_t thread) {
     if (begins_pair(args, iteration, i - 1))
         return; /* with the one before */
     dlc_batch_find(&feed->layout, f->into->base, i, one);
-    if (feed->partner[i] < 0)
+    if (f->partner[i] < 0)
         dlc_batch_find(&feed->layout, f->into->base, i + 1, other);
     else
-        status = load_partner(feed, thread, feed->partner[i], position ^ 1, other);
+        status = load_partner(feed, thread, f->partner[i], position ^ 1, other);
     if (status != DLC_OK) {
-        note_failure(&feed->failure, i, status);
+        note_failure(&f->failure, i, status);
         return;
     }
     dlc_mix mix = dlc_mix_draw(&args->mix, &feed->loader, position / 2);
     dlc_mix_pair(&mix, &feed->loader, one, other);
 }
 
-static dlc_status fill_slot(dlc_feed *feed, slot *into, int64_t iteration) {
-    const dlc_feed_args *args = &feed->args;
-    filling f = {.feed = feed, .into = into};
-    int32_t samples = choose_samples(feed, iteration);
-    into->samples = samples;
-    into->iteration = iteration;
-    feed->failure.status = DLC_OK;
-    dlc_thread_pool_run(feed->pool, args->count, load_sample, &f);
-    if (feed->failure.status == DLC_OK && feed->partner)
-        dlc_thread_pool_run(feed->pool, args->count, mix_sample, &f);
-    if (feed->failure.status != DLC_OK)
-        return dlc_fail(feed->failure.status, "%s", feed->failure.detail);
-    for (int32_t i = samples; i < args->count; i++) {
+/* ---- Batches ----------------------------------------------------------------- */
+
+/* Chooses the samples of a batch, and lets the pool load them. */
+static void begin_batch(filling *f) {
+    int32_t count = f->feed->args.count;
+    f->into->samples = choose_samples(f, f->into->iteration);
+    f->failure.status = DLC_OK;
+    f->part = part_of(f->feed);
+    f->task = (dlc_task){
+        .part = load_part, .context = f, .count = (count + f->part - 1) / f->part};
+    dlc_thread_pool_start(f->feed->pool, &f->task);
+}
+
+static dlc_status end_batch(filling *f) {
+    dlc_feed *feed = f->feed;
+    int32_t count = feed->args.count;
+    dlc_thread_pool_wait(feed->pool, &f->task);
+    if (f->failure.status == DLC_OK && f->partner && is_wanted(f))
+        dlc_thread_pool_run(feed->pool, count, mix_sample, f);
+    if (f->failure.status != DLC_OK)
+        return dlc_fail(f->failure.status, "%s", f->failure.detail);
+    for (int32_t i = f->into->samples; i < count; i++) {
         void *to[DLC_NET_FIELDS];
-        dlc_batch_find(&feed->layout, into->base, i, to);
+        dlc_batch_find(&feed->layout, f->into->base, i, to);
         dlc_batch_clear(&feed->layout, to, 1);
     }
     return DLC_OK;
 }
 
+/* May the next batch be begun? Without a pool, one at a time. */
+static int has_room(const dlc_feed *feed) {
+    int32_t most = feed->pool ? DLC_FEED_FILLINGS : 1;
+    return feed->status == DLC_OK && feed->begun < most &&
+           feed->held + feed->ready + feed->begun < feed->slot_count &&
+           (!feed->begun || is_wanted(&feed->filling[feed->oldest]));
+}
+
+/* The lock is held, except while samples are chosen. */
+static void begin_next(dlc_feed *feed) {
+    int32_t used = feed->held + feed->ready + feed->begun;
+    filling *f = &feed->filling[(feed->oldest + feed->begun) % DLC_FEED_FILLINGS];
+    f->into = &feed->slots[(feed->first + used) % feed->slot_count];
+    f->into->iteration = feed->wanted;
+    f->generation = feed->generation;
+    feed->wanted = dlc_feed_successor(feed, feed->wanted);
+    feed->begun++;
+    pthread_mutex_unlock(&feed->lock);
+    begin_batch(f);
+    pthread_mutex_lock(&feed->lock);
+}
+
+/* The lock is held, except while samples are loaded. */
+static void end_oldest(dlc_feed *feed) {
+    filling *f = &feed->filling[feed->oldest];
+    pthread_mutex_unlock(&feed->lock);
+    dlc_status status = end_batch(f);
+    pthread_mutex_lock(&feed->lock);
+    feed->oldest = (feed->oldest + 1) % DLC_FEED_FILLINGS;
+    feed->begun--;
+    if (!is_wanted(f) || feed->status != DLC_OK)
+        return;
+    if (status == DLC_OK) {
+        feed->ready++;
+    } else {
+        feed->status = status;
+        snprintf(feed->detail, sizeof feed->detail, "%s", dlc_detail());
+    }
+    pthread_cond_signal(&feed->done);
+}
+
 void *dlc_feed_read(void *argument) {
     dlc_feed *feed = argument;
     pthread_mutex_lock(&feed->lock);
-    while (!feed->stop) {
-        int32_t used = feed->held + feed->ready;
-        if (feed->status != DLC_OK || used == feed->slot_count) {
+    while (!feed->stop || feed->begun) {
+        if (!feed->stop && has_room(feed))
+            begin_next(feed);
+        else if (feed->begun)
+            end_oldest(feed);
+        else
             pthread_cond_wait(&feed->room, &feed->lock);
-            continue;
-        }
-        slot *into = &feed->slots[(feed->first + used) % feed->slot_count];
-        int64_t iteration = feed->wanted;
-        uint64_t generation = feed->generation;
-        pthread_mutex_unlock(&feed->lock);
-        dlc_status status = fill_slot(feed, into, iteration);
-        pthread_mutex_lock(&feed->lock);
-        if (generation != feed->generation)
-            continue;
-        if (status != DLC_OK) {
-            feed->status = status;
-            snprintf(feed->detail, sizeof feed->detail, "%s", dlc_detail());
-        } else {
-            feed->ready++;
-            feed->wanted = dlc_feed_successor(feed, iteration);
-        }
-        pthread_cond_signal(&feed->done);
     }
     pthread_mutex_unlock(&feed->lock);
     return NULL;

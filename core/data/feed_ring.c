@@ -1,7 +1,7 @@
 /* The feed's ring of batches and the thread that fills it. Slots `first` .. `first +
  * held + ready - 1` are in use, of which the oldest belongs to the caller while `held`
- * is 1; the thread fills the next one while there is room. A seek drops what is ready
- * and, by a new generation, what is being filled. */
+ * is 1; the thread fills those that follow while there is room. A seek drops what is
+ * ready and, by a new generation, what is being filled. */
 #include "data/feed_internal.h"
 
 #include <stdio.h>
@@ -101,26 +101,49 @@ static void free_slot(const dlc_feed *feed, slot *made) {
     dlc_free(made->labels);
 }
 
+static void free_filling(filling *f) {
+    if (f->index)
+        pthread_mutex_destroy(&f->failure.lock);
+    dlc_free(f->partner);
+    dlc_free(f->index);
+}
+
 /* Memory of pairs that are not whole in a batch. */
 static dlc_status alloc_mixed(dlc_feed *feed) {
-    size_t count = (size_t)feed->args.count;
     if (feed->args.test || !dlc_mix_is_on(&feed->args.mix))
         return DLC_OK;
     DLC_TRY(dlc_mix_check(&feed->args.mix, &feed->loader));
     DLC_TRY(dlc_batch_layout_make(&feed->loader, 1, &feed->mixed_layout));
-    feed->partner = dlc_alloc(count, sizeof *feed->partner);
+    for (int i = 0; i < DLC_FEED_FILLINGS; i++) {
+        filling *f = &feed->filling[i];
+        f->partner = dlc_alloc((size_t)feed->args.count, sizeof *f->partner);
+        if (!f->partner)
+            return DLC_ERR_NOMEM;
+    }
     feed->mixed = dlc_alloc(loading_threads(feed), feed->mixed_layout.bytes);
-    return feed->partner && feed->mixed ? DLC_OK : DLC_ERR_NOMEM;
+    return feed->mixed ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+static dlc_status alloc_fillings(dlc_feed *feed) {
+    for (int i = 0; i < DLC_FEED_FILLINGS; i++) {
+        filling *f = &feed->filling[i];
+        f->feed = feed;
+        f->index = dlc_alloc((size_t)feed->args.count, sizeof *f->index);
+        if (!f->index)
+            return DLC_ERR_NOMEM;
+        pthread_mutex_init(&f->failure.lock, NULL);
+    }
+    return DLC_OK;
 }
 
 static dlc_status alloc_slots(dlc_feed *feed) {
     size_t count = (size_t)feed->args.count;
     feed->slot_count = batches_ahead(feed) + 1; /* the caller holds one */
     feed->slots = dlc_alloc((size_t)feed->slot_count, sizeof *feed->slots);
-    feed->index = dlc_alloc(count, sizeof *feed->index);
     feed->scratch = dlc_alloc(loading_threads(feed), sizeof *feed->scratch);
-    if (!feed->slots || !feed->index || !feed->scratch)
+    if (!feed->slots || !feed->scratch)
         return DLC_ERR_NOMEM;
+    DLC_TRY(alloc_fillings(feed));
     DLC_TRY(dlc_batch_layout_make(&feed->loader, count, &feed->layout));
     for (int32_t i = 0; i < feed->slot_count; i++)
         DLC_TRY(alloc_slot(feed, &feed->slots[i]));
@@ -129,7 +152,6 @@ static dlc_status alloc_slots(dlc_feed *feed) {
 
 static dlc_status start_thread(dlc_feed *feed) {
     pthread_mutex_init(&feed->lock, NULL);
-    pthread_mutex_init(&feed->failure.lock, NULL);
     pthread_cond_init(&feed->room, NULL);
     pthread_cond_init(&feed->done, NULL);
     feed->has_lock = 1;
@@ -204,6 +226,7 @@ void dlc_feed_close(dlc_feed *feed) {
     if (feed->has_thread) {
         pthread_mutex_lock(&feed->lock);
         feed->stop = 1;
+        feed->generation++;
         pthread_cond_signal(&feed->room);
         pthread_mutex_unlock(&feed->lock);
         pthread_join(feed->thread, NULL);
@@ -212,7 +235,6 @@ void dlc_feed_close(dlc_feed *feed) {
     if (feed->has_lock) {
         pthread_cond_destroy(&feed->done);
         pthread_cond_destroy(&feed->room);
-        pthread_mutex_destroy(&feed->failure.lock);
         pthread_mutex_destroy(&feed->lock);
     }
     for (int32_t i = 0; feed->slots && i < feed->slot_count; i++)
@@ -222,8 +244,8 @@ void dlc_feed_close(dlc_feed *feed) {
         dlc_load_scratch_free(&feed->scratch[i]);
     dlc_free(feed->scratch);
     dlc_free(feed->mixed);
-    dlc_free(feed->partner);
-    dlc_free(feed->index);
+    for (int i = 0; i < DLC_FEED_FILLINGS; i++)
+        free_filling(&feed->filling[i]);
     dlc_skips_close(&feed->skips);
     dlc_loader_close(&feed->loader);
     dlc_order_close(&feed->order);

@@ -55,6 +55,7 @@ typedef struct dlc_loader {
     dlc_loaded_field field[DLC_NET_FIELDS];
     uint32_t wanted;      /* bit f: field f of the samples is read */
     int as_read;          /* the data is what the source gives, unchanged */
+    int in_runs;          /* several samples of a batch may be read at once */
     size_t in_bytes;      /* of the data of the source; 0: they differ */
     size_t bytes;         /* of a sample of the batch, all fields */
     pthread_mutex_t lock; /* held by who reads, unless the source is concurrent */

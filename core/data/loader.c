@@ -17,6 +17,14 @@ static int keeps_data(const dlc_loader *loader) {
            dlc_transforms_keep(loader->args.transforms);
 }
 
+/* Is a batch what a source without fields reads: images, and the class of each? */
+static int is_simple(const dlc_loader *loader) {
+    const dlc_loaded_field *label = &loader->field[DLC_FIELD_LABEL];
+    return loader->as_read && !loader->samples.info.fields && loader->fields == 2 &&
+           label->source == loader->samples.label && label->dtype == DLC_I32 &&
+           !loader->args.fields.unread;
+}
+
 /* Takes what the source's field becomes. One that there is none of is a class. */
 static dlc_status open_field(dlc_loader *loader, int32_t i, int32_t source) {
     dlc_loaded_field *made = &loader->field[i];
@@ -81,6 +89,7 @@ static dlc_status open_fields(dlc_loader *loader) {
         loader->in_bytes = (size_t)dlc_shape_count(&data->field->shape) *
                            dlc_dtype_bytes((dlc_dtype)data->field->dtype);
     loader->as_read = data->dtype == DLC_U8 && keeps_data(loader);
+    loader->in_runs = is_simple(loader);
     return DLC_OK;
 }
 
@@ -110,14 +119,22 @@ void dlc_load_scratch_free(dlc_load_scratch *scratch) {
 
 /* ---- Loading ----------------------------------------------------------------- */
 
-static dlc_status read_sample(dlc_loader *loader, int64_t index, void *into,
-                              dlc_read_sample *read) {
+static void lock(dlc_loader *loader) {
     if (loader->has_lock)
         pthread_mutex_lock(&loader->lock);
-    dlc_status status = dlc_samples_read_fields(&loader->samples, index, loader->wanted,
-                                                into, read);
+}
+
+static void unlock(dlc_loader *loader) {
     if (loader->has_lock)
         pthread_mutex_unlock(&loader->lock);
+}
+
+static dlc_status read_sample(dlc_loader *loader, int64_t index, void *into,
+                              dlc_read_sample *read) {
+    lock(loader);
+    dlc_status status = dlc_samples_read_fields(&loader->samples, index, loader->wanted,
+                                                into, read);
+    unlock(loader);
     return status;
 }
 
@@ -148,4 +165,13 @@ dlc_status dlc_loader_load(dlc_loader *loader, dlc_load_scratch *scratch, int64_
         if (is_made(loader, i))
             status = dlc_load_field(loader, scratch, &loader->field[i], draw, to[i]);
     return name_failure(loader, index, status);
+}
+
+dlc_status dlc_loader_load_run(dlc_loader *loader, int32_t count, const int64_t *index,
+                               void *const *to) {
+    lock(loader);
+    dlc_status status = dlc_samples_read_several(
+        &loader->samples, count, index, to[DLC_FIELD_DATA], to[DLC_FIELD_LABEL]);
+    unlock(loader);
+    return status;
 }

@@ -23,4 +23,10 @@ void dlc_load_scratch_free(dlc_load_scratch *scratch);
 dlc_status dlc_loader_load(dlc_loader *loader, dlc_load_scratch *scratch, int64_t index,
                            uint64_t position, void *const *to);
 
+/* With `in_runs`: loads the samples index[0 .. count-1] in one call of the source, to
+ * to[i] and what follows it. It fails without a name; then they are to be loaded one by
+ * one. */
+dlc_status dlc_loader_load_run(dlc_loader *loader, int32_t count, const int64_t *index,
+                               void *const *to);
+
 #endif

@@ -94,10 +94,19 @@ static int64_t at_window(dlc_order *order, int64_t epoch, int64_t i) {
     return (at + shift) % samples;
 }
 
-int64_t dlc_order_at(dlc_order *order, int64_t position) {
-    int64_t epoch = position / order->samples;
-    int64_t i = position % order->samples;
+static int64_t at(dlc_order *order, int64_t epoch, int64_t i) {
     if (!order->shuffle)
         return i;
     return order->window ? at_window(order, epoch, i) : at_whole(order, epoch, i);
+}
+
+void dlc_order_take(dlc_order *order, int64_t position, int64_t count, int64_t *index) {
+    int64_t epoch = position / order->samples, i = position % order->samples;
+    for (int64_t k = 0; k < count; k++) {
+        index[k] = at(order, epoch, i);
+        if (++i == order->samples) {
+            i = 0;
+            epoch++;
+        }
+    }
 }

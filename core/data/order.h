@@ -37,8 +37,16 @@ void dlc_order_close(dlc_order *order); /* a zeroed one is allowed */
 /* The memory that such an order takes. */
 uint64_t dlc_order_bytes(int64_t samples, int shuffle, int64_t window);
 
-/* The sample at a position, 0 .. INT64_MAX. Moving to another window, or to another
- * epoch if there is none, costs a shuffle of it. */
-int64_t dlc_order_at(dlc_order *order, int64_t position);
+/* Writes the samples at the positions from `position` on, of 0 .. INT64_MAX, to
+ * `index`. Moving to another window, or to another epoch if there is none, costs a
+ * shuffle of it.
+ */
+void dlc_order_take(dlc_order *order, int64_t position, int64_t count, int64_t *index);
+
+static inline int64_t dlc_order_at(dlc_order *order, int64_t position) {
+    int64_t index;
+    dlc_order_take(order, position, 1, &index);
+    return index;
+}
 
 #endif

@@ -339,3 +339,12 @@ dlc_status dlc_samples_read_fields(const dlc_samples *samples, int64_t index,
     }
     return DLC_OK;
 }
+
+dlc_status dlc_samples_read_several(const dlc_samples *samples, int32_t count,
+                                    const int64_t *index, void *images,
+                                    int32_t *labels) {
+    DLC_TRY(samples->ops->read(samples->source, count, index, images, labels));
+    for (int32_t i = 0; i < count; i++)
+        DLC_TRY(check_label(samples, index[i], labels[i]));
+    return DLC_OK;
+}

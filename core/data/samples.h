@@ -67,6 +67,12 @@ dlc_status dlc_samples_read(const dlc_samples *samples, int64_t index, int label
 dlc_status dlc_samples_read_fields(const dlc_samples *samples, int64_t index,
                                    uint32_t wanted, void *into, dlc_read_sample *read);
 
+/* Reads the samples index[0 .. count-1] of a source without fields at once: their
+ * images, one after the other, and their labels. */
+dlc_status dlc_samples_read_several(const dlc_samples *samples, int32_t count,
+                                    const int64_t *index, void *images,
+                                    int32_t *labels);
+
 /* Writes what the user calls a sample: the source's name for it, or its number. */
 void dlc_samples_name(const dlc_samples *samples, int64_t index, char *text,
                       size_t room);

@@ -1,5 +1,6 @@
-/* A thread pool of the feed: every thread takes the next part when it is free. Parts
- * are large (a sample each), so a lock for each of them costs next to nothing. */
+/* A thread pool of the feed: every thread takes the next part when it is free, of the
+ * oldest task that has one. Parts are large (a picture, or 64 KB of samples), so a lock
+ * for each of them costs next to nothing. */
 #include "data/thread_pool.h"
 
 #include <pthread.h>
@@ -10,37 +11,43 @@
 struct dlc_thread_pool {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t begun, done;
-    dlc_thread_pool_part *part;
-    void *context;
-    int32_t next, count, running;
+    dlc_task *first, *last; /* the tasks with parts to take; first is NULL: none */
     int stop;
     int32_t begun_threads; /* by which each finds its number */
     int32_t threads;
     pthread_t thread[];
 };
 
-/* Runs parts until none is left. The lock is held, except while a part runs. */
-static void run_parts(dlc_thread_pool *pool, int32_t thread) {
-    while (pool->next < pool->count) {
-        int32_t i = pool->next++;
-        pool->running++;
-        pthread_mutex_unlock(&pool->lock);
-        pool->part(pool->context, i, thread);
-        pthread_mutex_lock(&pool->lock);
-        pool->running--;
-    }
+static int is_done(const dlc_task *task) {
+    return task->next == task->count && !task->running;
+}
+
+/* Runs the next part; returns 0 if there is none. The lock is held, except while the
+ * part runs. */
+static int run_part(dlc_thread_pool *pool, int32_t thread) {
+    dlc_task *task = pool->first;
+    if (!task)
+        return 0;
+    int32_t i = task->next++;
+    if (task->next == task->count)
+        pool->first = task->after;
+    task->running++;
+    pthread_mutex_unlock(&pool->lock);
+    task->part(task->context, i, thread);
+    pthread_mutex_lock(&pool->lock);
+    task->running--;
+    if (is_done(task))
+        pthread_cond_signal(&pool->done);
+    return 1;
 }
 
 static void *work(void *argument) {
     dlc_thread_pool *pool = argument;
     pthread_mutex_lock(&pool->lock);
     int32_t thread = ++pool->begun_threads; /* 0 is the caller's */
-    while (!pool->stop) {
-        run_parts(pool, thread);
-        if (!pool->running)
-            pthread_cond_signal(&pool->done);
-        pthread_cond_wait(&pool->begun, &pool->lock);
-    }
+    while (!pool->stop)
+        if (!run_part(pool, thread))
+            pthread_cond_wait(&pool->begun, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
     return NULL;
 }
@@ -83,21 +90,35 @@ void dlc_thread_pool_close(dlc_thread_pool *pool) {
     dlc_free(pool);
 }
 
-void dlc_thread_pool_run(dlc_thread_pool *pool, int32_t count,
-                         dlc_thread_pool_part *part, void *context) {
+void dlc_thread_pool_start(dlc_thread_pool *pool, dlc_task *task) {
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    if (pool->first)
+        pool->last->after = task;
+    else
+        pool->first = task;
+    pool->last = task;
+    pthread_cond_broadcast(&pool->begun);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void dlc_thread_pool_wait(dlc_thread_pool *pool, dlc_task *task) {
     if (!pool) {
-        for (int32_t i = 0; i < count; i++)
-            part(context, i, 0);
+        for (int32_t i = 0; i < task->count; i++)
+            task->part(task->context, i, 0);
         return;
     }
     pthread_mutex_lock(&pool->lock);
-    pool->part = part;
-    pool->context = context;
-    pool->next = 0;
-    pool->count = count;
-    pthread_cond_broadcast(&pool->begun);
-    run_parts(pool, 0);
-    while (pool->running)
-        pthread_cond_wait(&pool->done, &pool->lock);
+    while (!is_done(task))
+        if (!run_part(pool, 0))
+            pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
+}
+
+void dlc_thread_pool_run(dlc_thread_pool *pool, int32_t count,
+                         dlc_thread_pool_part *part, void *context) {
+    dlc_task task = {.part = part, .context = context, .count = count};
+    dlc_thread_pool_start(pool, &task);
+    dlc_thread_pool_wait(pool, &task);
 }

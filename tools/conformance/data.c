@@ -322,6 +322,24 @@ static void stays_in_bounds(suite_run *run) {
         suite_fail(run, "read writes beyond the memory for %d labels", SOME);
 }
 
+/* Reads some samples at once, in which numbers occur twice, and each of them alone. */
+static void several_are_single(suite_run *run) {
+    fixture s;
+    copies alone;
+    int64_t index[SOME];
+    int32_t labels[SOME];
+    fixture_open(run, 1, &s);
+    scatter(&s, index);
+    unsigned char *all = sample_memory(&s, SOME);
+    read_copies(&s, 0, &alone);
+    suite_must(run, s.ops->read(s.source, SOME, index, all, labels), "read");
+    for (int i = 0; i < SOME; i++, all += image_bytes(&s))
+        if (labels[i] != alone.label[i] ||
+            memcmp(all, alone.bytes[i], (size_t)alone.count[i]) != 0)
+            suite_fail(run, "sample %lld differs when it is read with others",
+                       (long long)index[i]);
+}
+
 /* Reads into memory with different contents: every byte must be overwritten. */
 static void writes_whole_samples(suite_run *run) {
     fixture s;
@@ -454,6 +472,8 @@ const suite_check suite_data_checks[] = {
     CHECK("data.name", "the name of a sample stays inside its buffer", names_end),
     CHECK("data.order", "samples do not depend on the order of reading", order_is_free),
     CHECK("data.bounds", "read stays inside its buffers", stays_in_bounds),
+    CHECK("data.several", "samples read at once are those read alone",
+          several_are_single),
     CHECK("data.whole", "read writes every byte of a sample", writes_whole_samples),
     CHECK("data.identical", "two sources with the same settings have the same samples",
           two_are_identical),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../shared/file.h"
+#include "../shared/record.h"
 
 #define SIDE 32
 #define SAMPLE_BYTES ((size_t)3 * SIDE * SIDE)
@@ -230,6 +231,9 @@ static dlc_status cifar_read(dlc_source *source, int32_t n, const int64_t *index
     for (int32_t i = 0; i < n; i++) {
         const unsigned char *record = source->records +
                                       (size_t)index[i] * source->record_bytes;
+        if (i + 1 < n)
+            record_fetch(source->records + (size_t)index[i + 1] * source->record_bytes,
+                         source->record_bytes);
         labels[i] = record[source->labels - 1];
         memcpy((char *)data + (size_t)i * SAMPLE_BYTES, record + source->labels,
                SAMPLE_BYTES);

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "../shared/record.h"
+
 const dlc_host *host;
 
 struct dlc_source {
@@ -129,6 +131,8 @@ static dlc_status idx_read(dlc_source *source, int32_t n, const int64_t *index,
     const unsigned char *numbers = source->labels.bytes + source->labels.begin;
     size_t bytes = source->sample_bytes;
     for (int32_t i = 0; i < n; i++) {
+        if (i + 1 < n)
+            record_fetch(images + (size_t)index[i + 1] * bytes, bytes);
         memcpy((char *)data + (size_t)i * bytes, images + (size_t)index[i] * bytes,
                bytes);
         labels[i] = numbers[index[i]];

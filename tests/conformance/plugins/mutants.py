@@ -262,6 +262,8 @@ mutant("data.order", "data", (READ, READ + "    static int64_t turn;\n    turn++
        ("source->first + index[i], pixels)", "source->first + index[i] + turn, pixels)"))
 mutant("data.bounds", "data", ("    return DLC_OK;\n}\n\nstatic const dlc_option", "    *pixels = 1;\n    return DLC_OK;\n}"
                              "\n\nstatic const dlc_option"))
+mutant("data.several", "data", ("        labels[i] = make_sample(source, source->first + index[i], pixels);",
+                                "        labels[i] = make_sample(source, source->first + index[0], pixels);"))
 mutant("data.whole", "data", ("for (int64_t i = 0; i < side * side; i++)", "for (int64_t i = 1; i < side * side; i++)"))
 mutant("data.identical", "data", ("    made->seed = args->seed;", "    static uint64_t count;\n    made->seed = "
                               "args->seed + count++;"))

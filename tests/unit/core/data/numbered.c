@@ -2,6 +2,7 @@
 #include "numbered.h"
 
 #include <check.h>
+#include <time.h>
 
 #include "base/status.h"
 
@@ -23,6 +24,8 @@ static dlc_status numbered_read(dlc_source *source, int32_t n, const int64_t *in
         atomic_store(&source->collision, 1);
     int64_t reads = atomic_fetch_add(&source->reads, 1) + 1;
     dlc_status status = DLC_OK;
+    if (source->slow)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     if (reads == source->fail_read)
         status = dlc_fail(DLC_ERR_DATA, "read %lld failed", (long long)reads);
     for (int32_t i = 0; source->bad_from && i < n; i++)

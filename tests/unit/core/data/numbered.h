@@ -16,6 +16,7 @@ struct dlc_source {
     int64_t samples;
     int32_t classes;
     int64_t bad_from;          /* samples that cannot be read begin here; 0: none */
+    int slow;                  /* a read takes a millisecond */
     int64_t fail_read;         /* the read that fails, counted from 1; 0: none */
     dlc_data_info *info;       /* what describe returns; NULL: the default */
     _Atomic int64_t reads;     /* reads so far */

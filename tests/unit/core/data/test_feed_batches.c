@@ -162,6 +162,21 @@ START_TEST(no_samples_for_this_rank) {
 }
 END_TEST
 
+/* Nobody waits for batches that a seek drops, or for those of a feed that is closed. */
+START_TEST(dropped_at_once) {
+    enum { MANY = 4000, LOADED = MANY / 4 };
+    struct dlc_source source = {.samples = 17, .slow = 1};
+    dlc_feed_args args = numbered_args(&source, MANY);
+    args.threads = 2 * _i;
+    dlc_feed *feed = numbered_open(&args);
+    nap();
+    ck_assert_int_eq(dlc_feed_seek(feed, 7), DLC_OK);
+    nap();
+    dlc_feed_close(feed);
+    ck_assert_int_lt(source.reads, LOADED);
+}
+END_TEST
+
 START_TEST(opened_and_closed) {
     for (int i = 0; i < 200; i++) {
         struct dlc_source source = {.samples = 17};
@@ -185,6 +200,7 @@ int main(void) {
     tcase_add_loop_test(tcase, held_and_bounded, 0, 3);
     tcase_add_test(tcase, passes_of_a_test);
     tcase_add_test(tcase, no_samples_for_this_rank);
+    tcase_add_loop_test(tcase, dropped_at_once, 0, 2);
     tcase_add_test(tcase, opened_and_closed);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

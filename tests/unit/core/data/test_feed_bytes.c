@@ -70,6 +70,29 @@ START_TEST(become_the_same_floats) {
 }
 END_TEST
 
+/* Plain samples are read several at once, by any number of threads. */
+START_TEST(are_read_in_runs) {
+    enum { MANY = 60, BATCHES = 5 };
+    struct dlc_source source = {.samples = 17, .classes = 17};
+    dlc_feed_args args = numbered_args(&source, MANY);
+    args.keep_bytes = 1;
+    args.threads = _i;
+    dlc_feed *feed = numbered_open(&args);
+    for (int i = 0; i < BATCHES; i++) {
+        dlc_batch batch = numbered_next(feed);
+        const uint8_t *bytes = batch.data;
+        for (int k = 0; k < MANY; k++) {
+            ck_assert_uint_eq(bytes[k * NUMBERED_COUNT], 10 * batch.labels[k] % 251);
+            ck_assert_uint_eq(bytes[k * NUMBERED_COUNT + 23],
+                              (10 * batch.labels[k] + 23) % 251);
+        }
+    }
+    dlc_feed_close(feed);
+    ck_assert_int_lt(source.reads, (BATCHES + args.prefetch) * MANY / 10);
+    ck_assert_int_eq(source.collision, 0);
+}
+END_TEST
+
 /* It has no effect on a source of floats. */
 START_TEST(only_of_a_source_of_bytes) {
     dlc_data_info info = {.samples = 17, .shape = {3, {2, 3, 4}}, .dtype = DLC_F32};
@@ -122,6 +145,7 @@ int main(void) {
     TCase *tcase = tcase_create("bytes");
     tcase_set_timeout(tcase, 30);
     tcase_add_loop_test(tcase, become_the_same_floats, 0, 2 * WAYS);
+    tcase_add_loop_test(tcase, are_read_in_runs, 0, 4);
     tcase_add_test(tcase, only_of_a_source_of_bytes);
     tcase_add_loop_test(tcase, take_less_memory, 0, WAYS);
     tcase_add_test(tcase, more_are_kept_ready);

@@ -10,11 +10,20 @@
 
 enum { SAMPLES = 17, BAD_FROM = 12, BAD = SAMPLES - BAD_FROM, BATCH = 5 };
 
+/* Samples that stay bytes are read several at once. */
 static dlc_feed_args skipping(struct dlc_source *source, int threads) {
     dlc_feed_args args = numbered_args(source, BATCH);
-    args.threads = threads;
+    args.threads = threads % 3;
+    args.keep_bytes = threads >= 3;
     args.max_skipped = BAD;
     return args;
+}
+
+/* The first value of a sample. */
+static float value_of(const dlc_batch *batch, int is_bytes, int32_t sample) {
+    int32_t at = sample * NUMBERED_COUNT;
+    return is_bytes ? (float)((const uint8_t *)batch->data)[at]
+                    : ((const float *)batch->data)[at];
 }
 
 /* In training the next good sample takes the place of a bad one; the result does not
@@ -23,7 +32,7 @@ START_TEST(the_next_good_one) {
     struct dlc_source whole = {.samples = SAMPLES};
     struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
     dlc_feed_args sound = numbered_args(&whole, BATCH);
-    dlc_feed_args args = skipping(&source, _i * 2);
+    dlc_feed_args args = skipping(&source, _i);
     dlc_feed *all = numbered_open(&sound), *feed = numbered_open(&args);
     int skipped = 0;
     ck_assert_int_eq(dlc_feed_seek(all, 3), DLC_OK);
@@ -33,7 +42,7 @@ START_TEST(the_next_good_one) {
         for (int32_t k = 0; k < BATCH; k++) {
             int bad = want.labels[k] >= BAD_FROM;
             ck_assert_int_eq(got.labels[k], bad ? 0 : want.labels[k]);
-            ck_assert_float_eq(((const float *)got.data)[k * NUMBERED_COUNT],
+            ck_assert_float_eq(value_of(&got, args.keep_bytes, k),
                                (float)(got.labels[k] * 10 % 251));
             skipped += bad;
         }
@@ -47,7 +56,7 @@ END_TEST
 /* In a test a bad sample counts for nothing. */
 START_TEST(none_in_a_test) {
     struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
-    dlc_feed_args args = skipping(&source, 3);
+    dlc_feed_args args = skipping(&source, _i);
     args.test = 1;
     dlc_feed *feed = numbered_open(&args);
     for (int pass = 0; pass < 2; pass++)
@@ -118,8 +127,8 @@ int main(void) {
     Suite *suite = suite_create("feed.skips");
     TCase *tcase = tcase_create("skips");
     tcase_set_timeout(tcase, 30);
-    tcase_add_loop_test(tcase, the_next_good_one, 0, 3);
-    tcase_add_test(tcase, none_in_a_test);
+    tcase_add_loop_test(tcase, the_next_good_one, 0, 6);
+    tcase_add_loop_test(tcase, none_in_a_test, 0, 6);
     tcase_add_test(tcase, one_too_many);
     tcase_add_test(tcase, all_of_them);
     tcase_add_test(tcase, not_unless_asked);

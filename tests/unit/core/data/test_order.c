@@ -33,6 +33,22 @@ START_TEST(every_epoch_has_every_sample) {
 }
 END_TEST
 
+/* Several at once are what single ones are, from anywhere to any later epoch. */
+START_TEST(taken_at_once) {
+    dlc_order one, several;
+    int64_t index[4 * SAMPLES], window = _i / 2 * 10;
+    ck_assert_int_eq(dlc_order_open(SAMPLES, 4, _i % 2, window, &one), DLC_OK);
+    ck_assert_int_eq(dlc_order_open(SAMPLES, 4, _i % 2, window, &several), DLC_OK);
+    for (int64_t begin = 0; begin < SAMPLES; begin += 9) {
+        dlc_order_take(&several, begin, 3 * SAMPLES, index);
+        for (int64_t i = 0; i < 3 * SAMPLES; i++)
+            ck_assert_int_eq(index[i], dlc_order_at(&one, begin + i));
+    }
+    dlc_order_close(&one);
+    dlc_order_close(&several);
+}
+END_TEST
+
 START_TEST(depends_on_seed_and_epoch_alone) {
     dlc_order a, b, c;
     int64_t one[SAMPLES], two[SAMPLES];
@@ -202,6 +218,7 @@ int main(void) {
     Suite *suite = suite_create("data.order");
     TCase *tcase = tcase_create("order");
     tcase_add_test(tcase, every_epoch_has_every_sample);
+    tcase_add_loop_test(tcase, taken_at_once, 0, 4);
     tcase_add_test(tcase, depends_on_seed_and_epoch_alone);
     tcase_add_test(tcase, evenly_shuffled);
     tcase_add_test(tcase, windows_have_every_sample);
