@@ -247,7 +247,7 @@ static void add_at(dlc_problems *problems, int warning, const dlc_config *config
 
 void dlc_problems_add_failure(dlc_problems *problems, const dlc_config *config,
                               int line, const char *section, dlc_status status) {
-    const char *detail = dlc_detail();
+    const char *detail = dlc_detail()[0] ? dlc_detail() : dlc_status_text(status);
     const char *rest = skip_place(detail, config, &line);
     dlc_status first = problems->errors ? problems->status : status;
     add_at(problems, 0, config, (dlc_problem_place){.line = line, .name = section},

@@ -96,7 +96,7 @@ dlc_status dlc_net_blame(const net_op *op, const char *phase, dlc_status status)
     if (strstr(detail, quoted))
         return status;
     return dlc_fail(status, "layer %s%s%s: %s", quoted, phase ? ", " : "",
-                    phase ? phase : "", detail);
+                    phase ? phase : "", *detail ? detail : dlc_status_text(status));
 }
 
 /* ---- Tensors --------------------------------------------------------------------- */
