@@ -312,7 +312,9 @@ typedef struct dlc_consistency_ops {
     dlc_status (*stats)(dlc_consistency *model, dlc_consistency_stats *stats);
 
     /* Optional, before create. *bytes: memory of the device that a model with these
-     * settings would allocate. NULL: none that counts beside the arenas. */
+     * settings would allocate. DLC_ERR_CONFIG with a sentence if they do not suit these
+     * ranks: `dlcore check` then says so, too. NULL: none that counts beside the
+     * arenas. */
     dlc_status (*memory)(const dlc_settings *settings,
                          const dlc_consistency_extent *extent, uint64_t *bytes);
 } dlc_consistency_ops;
