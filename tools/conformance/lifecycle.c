@@ -260,13 +260,18 @@ static void ends_in_order(suite_run *run) {
                    WEXITSTATUS(status));
 }
 
+static void ask_values(suite_run *run) {
+    const dlc_solver_ops *ops = run->feature->ops;
+    dlc_rule_values values = {.learning_rate = 1};
+    if (DLC_CAN(ops, values))
+        suite_must(run, ops->values(run->settings, 0, &values), "values");
+}
+
 static void ask_solver(suite_run *run) {
     const dlc_solver_ops *ops = run->feature->ops;
     dlc_solver_needs needs = {.size = sizeof needs};
-    dlc_rule_values values = {.learning_rate = 1};
     suite_must(run, ops->needs(run->settings, &needs), "needs");
-    if (DLC_CAN(ops, values))
-        suite_must(run, ops->values(run->settings, 0, &values), "values");
+    ask_values(run);
 }
 
 /* The host table fails the check if an option is read as another type. */
