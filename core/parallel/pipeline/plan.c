@@ -279,9 +279,10 @@ static dlc_status weigh_batch(dlc_pipeline *pipeline, const dlc_stage_cut *cut,
 static dlc_status choose_count(dlc_pipeline *pipeline, const dlc_stage_cut *cut) {
     const dlc_session *session = pipeline->session;
     int64_t batch = batch_samples(session), most = most_ranks(&session->mesh);
+    int64_t most_count = (int64_t)MOST_PER_STAGE * session->mesh.pipeline;
     int64_t best = 1, next = 0, each = 0;
     double work = INFINITY, next_work = INFINITY;
-    for (int64_t count = 1; count <= MOST_PER_STAGE * session->mesh.pipeline; count++) {
+    for (int64_t count = 1; count <= most_count; count++) {
         int64_t last = each;
         double its;
         each = dlc_plan_micro_batch(batch, count, most);
