@@ -140,6 +140,8 @@ static void prepare_trial(probing *p, int32_t level, const dlc_team *team) {
     t->previous_position = (at + ranks - 1) % ranks;
     t->next = p->members[t->next_position];
     t->previous = p->members[t->previous_position];
+    for (int32_t i = 0; i < ranks; i++)
+        t->is_timed |= !is_near(p, p->members[i]);
     t->latency = path->prediction.latency;
     t->bandwidth[DLC_PROBE_READ] = t->bandwidth[DLC_PROBE_WRITE] = path->link_bandwidth;
     t->bandwidth[DLC_PROBE_FORWARD] = is_near(p, t->previous) ? 0 : messages;

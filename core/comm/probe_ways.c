@@ -134,9 +134,9 @@ static dlc_status pass(const dlc_probe_trial *trial, dlc_probe_way way, size_t b
 }
 
 /* After the first small message, which may have to connect first, both ranks begin at
- * about the same time. Large ones are sent several times if they are timed. */
+ * about the same time. Large ones are sent several times if any are timed. */
 static dlc_status pass_messages(dlc_probe_trial *trial, dlc_probe_way way) {
-    int count = trial->bandwidth[way] > 0 ? LARGE : 1;
+    int count = trial->is_timed ? LARGE : 1;
     DLC_TRY(pass(trial, way, SMALL));
     uint64_t since = dlc_now_ns();
     DLC_TRY(pass(trial, way, SMALL));

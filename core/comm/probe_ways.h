@@ -43,10 +43,11 @@ typedef struct dlc_probe_trial {
     uint64_t salt;     /* of what is written; another one in each attempt */
     uint64_t *scratch; /* host memory, DLC_PROBE_BYTES */
     double bandwidth[DLC_PROBE_WAYS]; /* expected; 0: whatever it is will do */
-    double latency;                   /* expected of messages */
-    double best[DLC_PROBE_WAYS];      /* seconds; 0: not tried */
-    double small;                     /* the most seconds of a small message */
-    double local;                     /* seconds of a copy of own memory */
+    int is_timed; /* a way of messages of some rank of the team is: all send as many */
+    double latency;              /* expected of messages */
+    double best[DLC_PROBE_WAYS]; /* seconds; 0: not tried */
+    double small;                /* the most seconds of a small message */
+    double local;                /* seconds of a copy of own memory */
     dlc_probe_finding finding;
 } dlc_probe_trial;
 

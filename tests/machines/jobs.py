@@ -147,6 +147,13 @@ class Machines(unittest.TestCase):
         weights = self.weights()
         self.assertEqual(weights, self.weights_of_one_machine(4, short))
 
+    def test_one_transport_joins_all_ranks(self):
+        """Neighbors of one machine and of two, whose messages the probe times or does not."""
+        job = self.start("-n", "2", "-r", "2", arguments=("--iterations=2", "--transport=ucx"))
+        self.assertEqual(job.wait(), 0, job.text())
+        self.assertNotIn("not used", job.text())
+        self.assertEqual(job.left_over(), [])
+
     def racks_are_measured(self, machines, a_rack):
         """Runs a job in two racks with a slow link between, which has the weights of a job on one
         machine; returns what it says."""

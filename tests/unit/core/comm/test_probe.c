@@ -103,6 +103,7 @@ static void *run_side(void *context) {
                                  .salt = 1,
                                  .scratch = scratch[s->rank],
                                  .finding = {.from = -1, .to = -1}};
+    s->trial.is_timed = s->of_messages > 0;
     for (int way = 0; way < DLC_PROBE_WAYS; way++)
         s->trial.bandwidth[way] = way <= DLC_PROBE_WRITE ? s->of_memory
                                                          : s->of_messages;
