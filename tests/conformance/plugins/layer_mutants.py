@@ -91,6 +91,13 @@ CHANNELS = (FIELDS, KEEPS, caps("DLC_LAYER_CHANNEL_PARALLEL | DLC_LAYER_SPLIT_BA
     return DLC_OK;
 """))
 
+READS_TARGETS = """
+    memory->in[0].layout = memory->in[1].layout = memory->out[0].layout = NULL;
+    memory->reads_in = 3;
+    memory->reads_out = 1;
+    return DLC_OK;
+"""
+
 # Half of the squared distance of values and targets.
 LOSS = (FIELDS, KEEPS, caps("DLC_LAYER_METRIC | DLC_LAYER_LOSS"), infer("""
     if (shapes->inputs != 2 || shapes->in[1].dtype != DLC_F32 ||
@@ -102,12 +109,7 @@ LOSS = (FIELDS, KEEPS, caps("DLC_LAYER_METRIC | DLC_LAYER_LOSS"), infer("""
     shapes->out[0].dtype = DLC_F32;
     shapes->no_gradient = 2;
     return DLC_OK;
-"""), prepare("""
-    memory->in[0].layout = memory->in[1].layout = memory->out[0].layout = NULL;
-    memory->reads_in = 3;
-    memory->reads_out = 1;
-    return DLC_OK;
-"""), forward("""
+"""), prepare(READS_TARGETS), forward("""
     const float *x = run->in[0], *t = run->in[1];
     float *y = run->out[0];
     int64_t each = layer->count / layer->rows;
@@ -281,12 +283,7 @@ ENTROPY = (FIELDS, KEEPS, caps("DLC_LAYER_METRIC | DLC_LAYER_LOSS | DLC_LAYER_CL
     shapes->out[0].dtype = DLC_F32;
     shapes->no_gradient = 2;
     return DLC_OK;
-"""), prepare("""
-    memory->in[0].layout = memory->in[1].layout = memory->out[0].layout = NULL;
-    memory->reads_in = 3;
-    memory->reads_out = 1;
-    return DLC_OK;
-"""), ("/* ---- Running", """
+"""), prepare(READS_TARGETS), ("/* ---- Running", """
 static float logarithm(const float *x, int64_t n) {
     float top = x[0], sum = 0;
     for (int64_t c = 1; c < n; c++)
