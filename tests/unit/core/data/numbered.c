@@ -1,7 +1,6 @@
 /* A fake data source whose samples are their numbers, for tests of the feed. */
 #include "numbered.h"
 
-#include <check.h>
 #include <time.h>
 
 #include "base/status.h"
@@ -59,18 +58,4 @@ dlc_feed_args numbered_args(struct dlc_source *source, int32_t batch) {
         .batch = batch,
         .ranks = 1,
     };
-}
-
-dlc_feed *numbered_open(const dlc_feed_args *args) {
-    dlc_feed *feed = NULL;
-    dlc_status status = dlc_feed_open(args, &feed);
-    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
-    return feed;
-}
-
-dlc_batch numbered_next(dlc_feed *feed) {
-    dlc_batch batch = {0};
-    dlc_status status = dlc_feed_next(feed, &batch);
-    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
-    return batch;
 }

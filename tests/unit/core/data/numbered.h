@@ -8,6 +8,7 @@
 #include <dlcore/data.h>
 
 #include "data/feed.h"
+#include "feeds.h"
 #include "listed.h"
 
 #define NUMBERED_COUNT 24 /* values of a sample, 2 x 3 x 4 */
@@ -28,9 +29,5 @@ extern const dlc_data_ops numbered_ops;
 
 /* Arguments for one rank that trains on whole batches, without transforms. */
 dlc_feed_args numbered_args(struct dlc_source *source, int32_t batch);
-
-/* Open a feed, and get the next batch; fail the test if that fails. */
-dlc_feed *numbered_open(const dlc_feed_args *args);
-dlc_batch numbered_next(dlc_feed *feed);
 
 #endif

@@ -27,9 +27,9 @@ static float expected_data[ITERATIONS][BATCH * 8];
 static void take_expected(void) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = mirrored_args(&source);
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     for (int i = 0; i < ITERATIONS; i++) {
-        dlc_batch batch = numbered_next(feed);
+        dlc_batch batch = feeds_next(feed);
         memcpy(expected_labels[i], batch.labels, sizeof expected_labels[i]);
         memcpy(expected_data[i], batch.data, sizeof expected_data[i]);
     }
@@ -51,7 +51,7 @@ START_TEST(seek_is_sequential) {
     args.prefetch = 1 + _i;
     args.threads = 3 * _i;
     take_expected();
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     unsigned state = 1;
     for (int round = 0; round < 300; round++) {
         state = state * 1103515245u + 12345u;
@@ -60,7 +60,7 @@ START_TEST(seek_is_sequential) {
         if (round % 50 == 0)
             nap();
         for (int64_t i = 0; i < (state >> 8) % 4; i++) {
-            dlc_batch batch = numbered_next(feed);
+            dlc_batch batch = feeds_next(feed);
             check_batch(&batch, target + i);
         }
     }
@@ -72,10 +72,10 @@ END_TEST
 START_TEST(seek_to_where_it_is) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = numbered_args(&source, BATCH);
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     for (int i = 0; i < 10; i++) {
         ck_assert_int_eq(dlc_feed_seek(feed, i), DLC_OK);
-        numbered_next(feed);
+        feeds_next(feed);
     }
     dlc_feed_close(feed);
     ck_assert_int_le(source.reads,
@@ -86,14 +86,14 @@ END_TEST
 START_TEST(far_away) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = numbered_args(&source, BATCH);
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     const int64_t far = INT64_C(1) << 50;
     ck_assert_int_eq(dlc_feed_seek(feed, far), DLC_OK);
-    ck_assert_int_eq(numbered_next(feed).iteration, far);
-    ck_assert_int_eq(numbered_next(feed).iteration, far + 1);
+    ck_assert_int_eq(feeds_next(feed).iteration, far);
+    ck_assert_int_eq(feeds_next(feed).iteration, far + 1);
     ck_assert_int_eq(dlc_feed_seek(feed, -1), DLC_ERR_INTERNAL);
     ck_assert_int_eq(dlc_feed_seek(feed, INT64_MAX), DLC_ERR_INTERNAL);
-    ck_assert_int_eq(numbered_next(feed).iteration, far + 2);
+    ck_assert_int_eq(feeds_next(feed).iteration, far + 2);
     dlc_feed_close(feed);
 }
 END_TEST
@@ -105,16 +105,16 @@ START_TEST(held_and_bounded) {
     dlc_feed_args args = mirrored_args(&source);
     args.prefetch = 1 + _i;
     take_expected();
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     for (int64_t i = 0; i < 20; i++) {
-        dlc_batch batch = numbered_next(feed);
+        dlc_batch batch = feeds_next(feed);
         if (i % 5 == 0)
             nap();
         ck_assert_int_le(source.reads, (i + 1 + args.prefetch) * args.count);
         check_batch(&batch, i);
     }
     ck_assert_int_eq(dlc_feed_seek(feed, 3), DLC_OK); /* the held batch stays valid */
-    dlc_batch batch = numbered_next(feed);
+    dlc_batch batch = feeds_next(feed);
     check_batch(&batch, 3);
     ck_assert_int_eq(dlc_feed_seek(feed, 25), DLC_OK);
     nap();
@@ -128,15 +128,15 @@ START_TEST(passes_of_a_test) {
     struct dlc_source source = {.samples = 10};
     dlc_feed_args args = numbered_args(&source, 4);
     args.test = 1;
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     ck_assert_int_eq(dlc_feed_batches(feed), 3);
-    ck_assert_int_eq(numbered_next(feed).labels[0], 0);
-    ck_assert_int_eq(numbered_next(feed).labels[0], 4);
+    ck_assert_int_eq(feeds_next(feed).labels[0], 0);
+    ck_assert_int_eq(feeds_next(feed).labels[0], 4);
     ck_assert_int_eq(dlc_feed_seek(feed, 0), DLC_OK);
     for (int pass = 0; pass < 3; pass++) {
-        ck_assert_int_eq(numbered_next(feed).labels[0], 0);
-        ck_assert_int_eq(numbered_next(feed).labels[0], 4);
-        dlc_batch last = numbered_next(feed);
+        ck_assert_int_eq(feeds_next(feed).labels[0], 0);
+        ck_assert_int_eq(feeds_next(feed).labels[0], 4);
+        dlc_batch last = feeds_next(feed);
         ck_assert_int_eq(last.samples, 2);
         ck_assert_int_eq(last.labels[1], 9);
         ck_assert_int_eq(dlc_feed_seek(feed, 0), DLC_OK); /* is there already */
@@ -153,7 +153,7 @@ START_TEST(no_samples_for_this_rank) {
     dlc_batch batch;
     args.test = 1;
     args.ranks = 2; /* rank 0 of 2 has samples [0, 0) */
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     ck_assert_int_eq(dlc_feed_batches(feed), 0);
     ck_assert_int_eq(dlc_feed_seek(feed, 0), DLC_OK);
     ck_assert_int_eq(dlc_feed_next(feed, &batch), DLC_ERR_INTERNAL);
@@ -168,7 +168,7 @@ START_TEST(dropped_at_once) {
     struct dlc_source source = {.samples = 17, .slow = 1};
     dlc_feed_args args = numbered_args(&source, MANY);
     args.threads = 2 * _i;
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     nap();
     ck_assert_int_eq(dlc_feed_seek(feed, 7), DLC_OK);
     nap();
@@ -181,9 +181,9 @@ START_TEST(opened_and_closed) {
     for (int i = 0; i < 200; i++) {
         struct dlc_source source = {.samples = 17};
         dlc_feed_args args = numbered_args(&source, BATCH);
-        dlc_feed *feed = numbered_open(&args);
+        dlc_feed *feed = feeds_open(&args);
         for (int k = 0; k < i % 3; k++)
-            numbered_next(feed);
+            feeds_next(feed);
         dlc_feed_close(feed);
     }
     dlc_feed_close(NULL);

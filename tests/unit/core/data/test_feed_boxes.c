@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "data/feed.h"
+#include "feeds.h"
 #include "listed.h"
 #include "support/scratch.h"
 
@@ -150,20 +151,6 @@ static dlc_feed_args args_of(dlc_source *source, const char *transforms) {
                            .fields = {.count = FIELDS, .source = {IMAGE, BOXES}}};
 }
 
-static dlc_feed *opened(const dlc_feed_args *args) {
-    dlc_feed *feed = NULL;
-    dlc_status status = dlc_feed_open(args, &feed);
-    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
-    return feed;
-}
-
-static dlc_batch next(dlc_feed *feed) {
-    dlc_batch batch;
-    dlc_status status = dlc_feed_next(feed, &batch);
-    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
-    return batch;
-}
-
 /* ---- Values ------------------------------------------------------------------ */
 
 static void check_rows(const dlc_source *source, int64_t sample, const float *row) {
@@ -183,9 +170,9 @@ START_TEST(each_sample) {
     args.test = 1;
     args.threads = _i;
     args.transforms = listed_for_good(_i & 2 ? "resize(height=48, width=48)" : "");
-    dlc_feed *feed = opened(&args);
+    dlc_feed *feed = feeds_open(&args);
     for (int64_t b = 0; b < dlc_feed_batches(feed); b++) {
-        dlc_batch batch = next(feed);
+        dlc_batch batch = feeds_next(feed);
         const float *rows = batch.field[BOXES];
         for (int32_t k = 0; k < BATCH; k++, rows += MOST * DLC_BOX_VALUES) {
             if (k >= batch.samples)
@@ -210,20 +197,20 @@ START_TEST(ranks_and_threads) {
     dlc_source source = source_of(3);
     dlc_feed_args args = args_of(&source, moves);
     args.min_visibility = 0.3;
-    dlc_feed *alone = opened(&args), *rank[3];
+    dlc_feed *alone = feeds_open(&args), *rank[3];
     int used = 0;
     for (int r = 0; r < 3; r++) {
         dlc_feed_args own = args;
         own.offset = first[r];
         own.count = (int32_t)(first[r + 1] - first[r]);
         own.threads = r;
-        rank[r] = opened(&own);
+        rank[r] = feeds_open(&own);
     }
     for (int i = 0; i < 12; i++) {
-        dlc_batch all = next(alone);
+        dlc_batch all = feeds_next(alone);
         const char *boxes = all.field[BOXES];
         for (int r = 0; r < 3; r++) {
-            dlc_batch part = next(rank[r]);
+            dlc_batch part = feeds_next(rank[r]);
             ck_assert_mem_eq(boxes + (size_t)first[r] * each, part.field[BOXES],
                              (size_t)(first[r + 1] - first[r]) * each);
         }
@@ -242,9 +229,9 @@ START_TEST(without_reading_images) {
     dlc_source source = source_of(_i);
     dlc_feed_args args = args_of(&source, moves), labels = args;
     labels.fields.unread = 1u << IMAGE;
-    dlc_feed *whole = opened(&args), *stage = opened(&labels);
+    dlc_feed *whole = feeds_open(&args), *stage = feeds_open(&labels);
     for (int i = 0; i < 12; i++) {
-        dlc_batch one = next(whole), other = next(stage);
+        dlc_batch one = feeds_next(whole), other = feeds_next(stage);
         ck_assert_mem_eq(one.field[BOXES], other.field[BOXES],
                          BATCH * MOST * DLC_BOX_VALUES * sizeof(float));
     }
@@ -260,9 +247,9 @@ START_TEST(min_visibility) {
     for (int i = 0; i < 2; i++) {
         dlc_feed_args args = args_of(&source, "random_crop(8)");
         args.min_visibility = i ? 0.5 : 0;
-        dlc_feed *feed = opened(&args);
+        dlc_feed *feed = feeds_open(&args);
         for (int b = 0; b < 12; b++) {
-            const float *row = next(feed).field[BOXES];
+            const float *row = feeds_next(feed).field[BOXES];
             for (int k = 0; k < BATCH * MOST; k++)
                 used[i] += row[k * DLC_BOX_VALUES] >= 0;
         }
@@ -300,7 +287,7 @@ START_TEST(wrong_boxes) {
     source.value = mistakes[_i].wrong;
     dlc_feed_args args = args_of(&source, "center_crop(8)");
     args.test = 1;
-    dlc_feed *feed = opened(&args);
+    dlc_feed *feed = feeds_open(&args);
     dlc_batch batch;
     ck_assert_int_eq(dlc_feed_next(feed, &batch), DLC_ERR_DATA);
     ck_contains(dlc_detail(), "boxes.npz: row 4: field boxes, row 3: ");
@@ -329,15 +316,15 @@ START_TEST(beyond_the_image) {
         dlc_feed_args args = args_of(&source, "");
         args.test = 1;
         args.min_visibility = 1;
-        dlc_feed *feed = opened(&args);
-        const float *rows = next(feed).field[BOXES];
+        dlc_feed *feed = feeds_open(&args);
+        const float *rows = feeds_next(feed).field[BOXES];
         ck_assert_mem_eq(rows + (4 * MOST + 3) * DLC_BOX_VALUES, expected,
                          sizeof expected);
         dlc_feed_close(feed);
         source.outside = 1;
         source.value = sides[i].outside;
         dlc_batch batch;
-        feed = opened(&args);
+        feed = feeds_open(&args);
         ck_assert_int_eq(dlc_feed_next(feed, &batch), DLC_ERR_DATA);
         ck_contains(dlc_detail(), "it is outside the image");
         dlc_feed_close(feed);
@@ -353,13 +340,13 @@ START_TEST(any_class) {
     source.value = 70000;
     dlc_feed_args args = args_of(&source, "center_crop(8)");
     args.test = 1;
-    dlc_feed *feed = opened(&args);
-    const float *rows = next(feed).field[BOXES];
+    dlc_feed *feed = feeds_open(&args);
+    const float *rows = feeds_next(feed).field[BOXES];
     ck_assert_float_eq(rows[(4 * MOST + 3) * DLC_BOX_VALUES], 70000);
     dlc_feed_close(feed);
     source.value = INFINITY;
     dlc_batch batch;
-    feed = opened(&args);
+    feed = feeds_open(&args);
     ck_assert_int_eq(dlc_feed_next(feed, &batch), DLC_ERR_DATA);
     dlc_feed_close(feed);
 }

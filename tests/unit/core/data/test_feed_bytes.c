@@ -53,11 +53,11 @@ START_TEST(become_the_same_floats) {
     dlc_feed_args args = args_of(&source, way, threads);
     dlc_feed_args as_bytes = args_of(&other, way, threads);
     as_bytes.keep_bytes = 1;
-    dlc_feed *feed = numbered_open(&args), *kept = numbered_open(&as_bytes);
+    dlc_feed *feed = feeds_open(&args), *kept = feeds_open(&as_bytes);
     ck_assert_int_eq(dlc_feed_dtype(feed), DLC_F32);
     for (int i = 0; i < 20; i++) {
         float made[MOST];
-        dlc_batch want = numbered_next(feed), got = numbered_next(kept);
+        dlc_batch want = feeds_next(feed), got = feeds_next(kept);
         size_t count = floats_of(kept, &got, made);
         ck_assert_mem_eq(made, want.data, count * sizeof *made);
         ck_assert_mem_eq(got.labels, want.labels, BATCH * sizeof *got.labels);
@@ -77,9 +77,9 @@ START_TEST(are_read_in_runs) {
     dlc_feed_args args = numbered_args(&source, MANY);
     args.keep_bytes = 1;
     args.threads = _i;
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     for (int i = 0; i < BATCHES; i++) {
-        dlc_batch batch = numbered_next(feed);
+        dlc_batch batch = feeds_next(feed);
         const uint8_t *bytes = batch.data;
         for (int k = 0; k < MANY; k++) {
             ck_assert_uint_eq(bytes[k * NUMBERED_COUNT], 10 * batch.labels[k] % 251);
@@ -99,9 +99,9 @@ START_TEST(only_of_a_source_of_bytes) {
     struct dlc_source source = {.info = &info};
     dlc_feed_args args = numbered_args(&source, BATCH);
     args.keep_bytes = 1;
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     ck_assert_int_eq(dlc_feed_dtype(feed), DLC_F32);
-    numbered_next(feed);
+    feeds_next(feed);
     dlc_feed_close(feed);
 }
 END_TEST

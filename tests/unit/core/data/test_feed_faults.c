@@ -16,9 +16,9 @@ START_TEST(a_read_fails) {
     dlc_feed_args args = numbered_args(&source, 5);
     dlc_batch batch;
     args.prefetch = 1 + _i;
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     for (int64_t i = 0; i < 3; i++)
-        ck_assert_int_eq(numbered_next(feed).iteration, i);
+        ck_assert_int_eq(feeds_next(feed).iteration, i);
     for (int i = 0; i < 3; i++) {
         dlc_fail(DLC_OK, "something else");
         ck_assert_int_eq(dlc_feed_next(feed, &batch), DLC_ERR_DATA);
@@ -32,7 +32,7 @@ END_TEST
 START_TEST(never_read_after_a_failure) {
     struct dlc_source source = {.samples = 17, .fail_read = 1};
     dlc_feed_args args = numbered_args(&source, 5);
-    dlc_feed_close(numbered_open(&args));
+    dlc_feed_close(feeds_open(&args));
 }
 END_TEST
 
@@ -42,7 +42,7 @@ START_TEST(labels_out_of_range) {
     args.keep_bytes = _i;
     dlc_batch batch;
     dlc_status status = DLC_OK;
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     for (int i = 0; i < 4 && status == DLC_OK; i++)
         status = dlc_feed_next(feed, &batch);
     ck_assert_int_eq(status, DLC_ERR_DATA);

@@ -6,25 +6,12 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "feeds.h"
 #include "fielded.h"
 #include "listed.h"
 #include "support/scratch.h"
 
 enum { SAMPLES = 23, BATCH = 6, PIXELS = FIELDED_HEIGHT * FIELDED_WIDTH };
-
-static dlc_feed *opened(const dlc_feed_args *args) {
-    dlc_feed *feed = NULL;
-    dlc_status status = dlc_feed_open(args, &feed);
-    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
-    return feed;
-}
-
-static dlc_batch next(dlc_feed *feed) {
-    dlc_batch batch;
-    dlc_status status = dlc_feed_next(feed, &batch);
-    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
-    return batch;
-}
 
 /* ---- Values ------------------------------------------------------------------ */
 
@@ -65,9 +52,9 @@ START_TEST(each_role) {
     dlc_feed_args args = fielded_args(&source, BATCH);
     args.test = 1;
     args.threads = _i;
-    dlc_feed *feed = opened(&args);
+    dlc_feed *feed = feeds_open(&args);
     for (int64_t b = 0; b < dlc_feed_batches(feed); b++) {
-        dlc_batch batch = next(feed);
+        dlc_batch batch = feeds_next(feed);
         for (int32_t k = 0; k < batch.samples; k++)
             check_sample(&batch, k, b * BATCH + k);
         for (int32_t k = batch.samples; k < BATCH; k++) {
@@ -87,8 +74,8 @@ END_TEST
 START_TEST(unknown_classes) {
     struct dlc_source source = {.samples = SAMPLES, .unlabelled = 1};
     dlc_feed_args args = fielded_args(&source, BATCH);
-    dlc_feed *feed = opened(&args);
-    dlc_batch batch = next(feed);
+    dlc_feed *feed = feeds_open(&args);
+    dlc_batch batch = feeds_next(feed);
     const float *classes = batch.field[FIELDED_CLASSES_OF];
     ck_assert_int_eq(batch.labels[BATCH - 1], DLC_LABEL_NONE);
     for (int i = 0; i < BATCH * FIELDED_CLASSES; i++)
@@ -97,8 +84,8 @@ START_TEST(unknown_classes) {
     args.fields = (dlc_batch_fields){
         .count = 2, .source = {FIELDED_IMAGE, FIELDED_LABEL}, .labels = 2};
     args.mix.mixup = 1;
-    feed = opened(&args);
-    batch = next(feed);
+    feed = feeds_open(&args);
+    batch = feeds_next(feed);
     for (int i = 0; i < BATCH * FIELDED_CLASSES; i++)
         ck_assert_float_nan(((const float *)batch.field[DLC_FIELD_LABEL])[i]);
     dlc_feed_close(feed);
@@ -115,8 +102,8 @@ START_TEST(some_fields) {
                                      .source = {FIELDED_IMAGE, FIELDED_NUMBERS, -1},
                                      .labels = 6,
                                      .unread = 1};
-    dlc_feed *feed = opened(&args);
-    dlc_batch batch = next(feed);
+    dlc_feed *feed = feeds_open(&args);
+    dlc_batch batch = feeds_next(feed);
     const float *number = batch.field[DLC_FIELD_LABEL];
     const int32_t *none = batch.field[2];
     for (int32_t k = 0; k < BATCH; k++) {
@@ -143,13 +130,13 @@ START_TEST(masks_follow) {
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = fielded_args(&source, BATCH);
     args.transforms = listed_for_good(lists[_i]);
-    dlc_feed *feed = opened(&args);
+    dlc_feed *feed = feeds_open(&args);
     int64_t pixels = dlc_shape_count(&dlc_feed_field(feed, FIELDED_MASK)->shape);
     int64_t seen = 0;
     ck_assert_int_eq(pixels,
                      dlc_shape_count(&dlc_feed_field(feed, FIELDED_IMAGE)->shape));
     for (int b = 0; b < 10; b++) {
-        dlc_batch batch = next(feed);
+        dlc_batch batch = feeds_next(feed);
         const float *image = batch.field[FIELDED_IMAGE];
         const int32_t *mask = batch.field[FIELDED_MASK];
         for (int64_t i = 0; i < BATCH * pixels; i++) {
@@ -169,10 +156,10 @@ START_TEST(masks_stay_classes) {
     args.transforms = listed_for_good(
         "rand_augment(3, 20), rotate(20), resize(11), color_jitter(0.5), "
         "random_erasing(1), normalize(mean=3, std=2)");
-    dlc_feed *feed = opened(&args);
+    dlc_feed *feed = feeds_open(&args);
     int64_t pixels = dlc_shape_count(&dlc_feed_field(feed, FIELDED_MASK)->shape);
     for (int b = 0; b < 10; b++) {
-        dlc_batch batch = next(feed);
+        dlc_batch batch = feeds_next(feed);
         const int32_t *mask = batch.field[FIELDED_MASK];
         for (int64_t i = 0; i < BATCH * pixels; i++)
             ck_assert(mask[i] >= 0 && mask[i] < FIELDED_CLASSES);
@@ -189,7 +176,7 @@ START_TEST(another_size) {
     ck_assert_int_eq(dlc_feed_open(&args, &feed), DLC_ERR_CONFIG);
     ck_contains(dlc_detail(), "different sizes");
     args.transforms = listed_for_good("center_crop(4)");
-    feed = opened(&args);
+    feed = feeds_open(&args);
     ck_assert_int_eq(dlc_feed_next(feed, &batch), DLC_ERR_DATA);
     ck_contains(dlc_detail(), "field mask is 5 x 8, but its image is 6 x 8");
     dlc_feed_close(feed);
@@ -231,20 +218,20 @@ START_TEST(mixed_ranks) {
     static const int64_t first[] = {0, 2, 5, 7};
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = mixed_args(&source, 7, ways[_i]);
-    dlc_feed *alone = opened(&args), *rank[3];
+    dlc_feed *alone = feeds_open(&args), *rank[3];
     for (int r = 0; r < 3; r++) {
         dlc_feed_args own = args;
         own.offset = first[r];
         own.count = (int32_t)(first[r + 1] - first[r]);
         own.threads = r;
-        rank[r] = opened(&own);
+        rank[r] = feeds_open(&own);
         ck_assert_int_eq(dlc_feed_seek(rank[r], 2), DLC_OK);
     }
     ck_assert_int_eq(dlc_feed_seek(alone, 2), DLC_OK);
     for (int i = 0; i < 12; i++) {
-        dlc_batch all = next(alone);
+        dlc_batch all = feeds_next(alone);
         for (int r = 0; r < 3; r++) {
-            dlc_batch part = next(rank[r]);
+            dlc_batch part = feeds_next(rank[r]);
             check_same(alone, &all, &part, first[r], first[r + 1] - first[r]);
         }
     }
@@ -273,10 +260,10 @@ START_TEST(mixed_pairs) {
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = mixed_args(&source, BATCH, ways[_i]), plain = args;
     plain.mix = (dlc_mix_settings){0, 0};
-    dlc_feed *feed = opened(&args), *before = opened(&plain);
+    dlc_feed *feed = feeds_open(&args), *before = feeds_open(&plain);
     float least = 1, most = 0;
     for (int b = 0; b < 50; b++) {
-        dlc_batch got = next(feed), was = next(before);
+        dlc_batch got = feeds_next(feed), was = feeds_next(before);
         const float *image = got.field[0], *old = was.field[0];
         const float *probability = got.field[1];
         for (int32_t k = 0; k < BATCH; k += 2) {
@@ -304,9 +291,9 @@ END_TEST
 START_TEST(cut_masks) {
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = mixed_args(&source, BATCH, ways[1]);
-    dlc_feed *feed = opened(&args);
+    dlc_feed *feed = feeds_open(&args);
     for (int b = 0; b < 20; b++) {
-        dlc_batch batch = next(feed);
+        dlc_batch batch = feeds_next(feed);
         const float *image = batch.field[0];
         const int32_t *mask = batch.field[2];
         for (int64_t i = 0; i < BATCH * PIXELS; i++)

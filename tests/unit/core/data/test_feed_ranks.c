@@ -33,7 +33,7 @@ static int open_ranks(const dlc_feed_args *whole, int ranks, struct dlc_source *
         args.source = &sources[r];
         args.offset = begin;
         args.count = (int32_t)(end - begin);
-        feeds[opened++] = numbered_open(&args);
+        feeds[opened++] = feeds_open(&args);
         begin = end;
     }
     return opened;
@@ -50,15 +50,15 @@ START_TEST(training) {
         struct dlc_source sources[RANKS_MAX];
         dlc_feed *feeds[RANKS_MAX];
         dlc_feed_args args = transformed_args(&source, batch);
-        dlc_feed *alone = numbered_open(&args);
+        dlc_feed *alone = feeds_open(&args);
         int opened = open_ranks(&args, ranks, sources, feeds);
         for (int64_t iteration = 0; iteration < 20; iteration++) {
-            dlc_batch all = numbered_next(alone);
+            dlc_batch all = feeds_next(alone);
             ck_assert_int_eq(all.iteration, iteration);
             ck_assert_int_eq(all.samples, batch);
             int32_t at = 0;
             for (int r = 0; r < opened; r++) {
-                dlc_batch part = numbered_next(feeds[r]);
+                dlc_batch part = feeds_next(feeds[r]);
                 size_t n = (size_t)part.samples;
                 ck_assert_int_eq(part.iteration, iteration);
                 ck_assert_mem_eq(part.labels, all.labels + at, n * sizeof(int32_t));
@@ -79,11 +79,11 @@ END_TEST
 START_TEST(epochs) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = numbered_args(&source, 5);
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     int64_t sequence[5 * 17];
     ck_assert_int_eq(dlc_feed_samples(feed), 17);
     for (int i = 0; i < 17; i++) {
-        dlc_batch batch = numbered_next(feed);
+        dlc_batch batch = feeds_next(feed);
         for (int k = 0; k < 5; k++)
             sequence[5 * i + k] = batch.labels[k];
     }
@@ -106,7 +106,7 @@ START_TEST(plain_values) {
     struct dlc_source source = {.samples = 7};
     dlc_feed_args args = numbered_args(&source, 3);
     args.shuffle = 0;
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     dlc_shape shape = dlc_feed_shape(feed);
     ck_assert_int_eq(shape.rank, 3);
     ck_assert_int_eq(shape.dims[0], 2);
@@ -115,7 +115,7 @@ START_TEST(plain_values) {
     for (int64_t position = 0; position < 21; position++) {
         static dlc_batch batch;
         if (position % 3 == 0)
-            batch = numbered_next(feed);
+            batch = feeds_next(feed);
         ck_assert_int_eq(batch.labels[position % 3], position % 7);
         const float *data = batch.data;
         for (int k = 0; k < NUMBERED_COUNT; k++)
@@ -138,10 +138,10 @@ START_TEST(testing) {
             args.test = 1;
             args.rank = rank;
             args.ranks = ranks;
-            dlc_feed *feed = numbered_open(&args);
+            dlc_feed *feed = feeds_open(&args);
             int64_t batches = dlc_feed_batches(feed);
             for (int64_t i = 0; i < 2 * batches; i++) {
-                dlc_batch batch = numbered_next(feed);
+                dlc_batch batch = feeds_next(feed);
                 ck_assert_int_eq(batch.iteration, i % batches);
                 ck_assert_int_ge(batch.samples, 1);
                 if (i % batches < batches - 1)
@@ -176,10 +176,10 @@ START_TEST(micro_batches) {
     args.offset = 2;
     args.run = 2;
     args.stride = 6;
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     for (int32_t iteration = 0; iteration < 3; iteration++) {
         const int32_t wanted[] = {2, 3, 8, 9};
-        dlc_batch batch = numbered_next(feed);
+        dlc_batch batch = feeds_next(feed);
         for (int32_t i = 0; i < 4; i++)
             ck_assert_int_eq(batch.labels[i], 12 * iteration + wanted[i]);
     }
@@ -195,10 +195,10 @@ START_TEST(parts_of_test_batches) {
     args.test = 1;
     args.offset = 3;
     args.stride = 5;
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     ck_assert_int_eq(dlc_feed_batches(feed), 2);
     for (int32_t i = 0; i < 4; i++) {
-        dlc_batch batch = numbered_next(feed);
+        dlc_batch batch = feeds_next(feed);
         ck_assert_int_eq(batch.iteration, i % 2);
         ck_assert_int_eq(batch.samples, i % 2 ? 0 : 2);
         ck_assert_mem_eq(batch.labels, wanted[i % 2], sizeof wanted[0]);

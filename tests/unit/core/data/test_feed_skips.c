@@ -33,12 +33,12 @@ START_TEST(the_next_good_one) {
     struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
     dlc_feed_args sound = numbered_args(&whole, BATCH);
     dlc_feed_args args = skipping(&source, _i);
-    dlc_feed *all = numbered_open(&sound), *feed = numbered_open(&args);
+    dlc_feed *all = feeds_open(&sound), *feed = feeds_open(&args);
     int skipped = 0;
     ck_assert_int_eq(dlc_feed_seek(all, 3), DLC_OK);
     ck_assert_int_eq(dlc_feed_seek(feed, 3), DLC_OK);
     for (int i = 0; i < 20; i++) {
-        dlc_batch want = numbered_next(all), got = numbered_next(feed);
+        dlc_batch want = feeds_next(all), got = feeds_next(feed);
         for (int32_t k = 0; k < BATCH; k++) {
             int bad = want.labels[k] >= BAD_FROM;
             ck_assert_int_eq(got.labels[k], bad ? 0 : want.labels[k]);
@@ -58,10 +58,10 @@ START_TEST(none_in_a_test) {
     struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
     dlc_feed_args args = skipping(&source, _i);
     args.test = 1;
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     for (int pass = 0; pass < 2; pass++)
         for (int32_t i = 0; i < dlc_feed_batches(feed); i++) {
-            dlc_batch batch = numbered_next(feed);
+            dlc_batch batch = feeds_next(feed);
             for (int32_t k = 0; k < batch.samples; k++) {
                 int32_t number = i * BATCH + k;
                 ck_assert_int_eq(batch.labels[k],
@@ -86,7 +86,7 @@ START_TEST(one_too_many) {
     struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
     dlc_feed_args args = skipping(&source, 0);
     args.max_skipped = BAD - 1;
-    fails(numbered_open(&args), "4 samples were skipped before it, and max_skipped");
+    fails(feeds_open(&args), "4 samples were skipped before it, and max_skipped");
 }
 END_TEST
 
@@ -94,7 +94,7 @@ START_TEST(all_of_them) {
     struct dlc_source source = {.samples = SAMPLES, .bad_from = -1};
     dlc_feed_args args = skipping(&source, 0);
     args.max_skipped = SAMPLES;
-    fails(numbered_open(&args), "not one of the samples can be read");
+    fails(feeds_open(&args), "not one of the samples can be read");
 }
 END_TEST
 
@@ -102,7 +102,7 @@ START_TEST(not_unless_asked) {
     struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
     dlc_feed_args args = skipping(&source, 2);
     args.max_skipped = 0;
-    fails(numbered_open(&args), "is bad");
+    fails(feeds_open(&args), "is bad");
 }
 END_TEST
 
@@ -111,12 +111,12 @@ START_TEST(waiting) {
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = numbered_args(&source, BATCH);
     struct timespec pause = {0, 50000000};
-    dlc_feed *feed = numbered_open(&args);
+    dlc_feed *feed = feeds_open(&args);
     ck_assert_double_eq(dlc_feed_waited(feed), 0);
-    numbered_next(feed);
+    feeds_next(feed);
     double first = dlc_feed_waited(feed);
     nanosleep(&pause, NULL);
-    numbered_next(feed);
+    feeds_next(feed);
     ck_assert_double_ge(first, 0);
     ck_assert_double_eq(dlc_feed_waited(feed), first); /* it was ready */
     dlc_feed_close(feed);
