@@ -100,8 +100,9 @@ static void correct(const request *q, const char *name, dlc_comm_scope scope,
     const dlc_choose_args *args = q->args;
     for (size_t i = 0; i < args->findings && prediction->bandwidth > 0; i++) {
         const dlc_transport_finding *f = &args->finding[i];
-        int same = f->scope.below == scope.below || f->slowdown > 0;
-        if (strcmp(f->name, name) != 0 || f->scope.within != scope.within || !same)
+        int same = f->scope.within == scope.within &&
+                   (f->scope.below == scope.below || f->slowdown > 0);
+        if (strcmp(f->name, name) != 0 || !(same || f->everywhere))
             continue;
         (void)snprintf(reason, REASON, "%s", f->text);
         prediction->latency *= f->slowdown;

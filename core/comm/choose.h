@@ -41,6 +41,7 @@ typedef struct dlc_transport_finding {
     dlc_comm_scope scope;
     double slowdown; /* how many times as long as predicted it takes; 0: unusable */
     char text[200];  /* what was found */
+    int everywhere;  /* not only in this scope */
 } dlc_transport_finding;
 
 /* Start with {0}; release with dlc_transport_choice_free. */

@@ -2,13 +2,13 @@
  * communicator. */
 #include "session/connection.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "plan/buckets.h"
+#include "session/agreement.h"
 #include "session/connection_trial.h"
 #include "session/measured_racks.h"
 #include "session/racks.h"
@@ -72,44 +72,15 @@ static void announce(const dlc_transport_choice *choice) {
     dlc_text_free(&text);
 }
 
-enum { NAME = 128 };
-
-/* What ranks compare: NAME bytes. */
-typedef struct label {
-    char name[NAME - DLC_DOMAIN_LEVELS]; /* "" if there was nothing to choose from */
-    char levels[DLC_DOMAIN_LEVELS];
-} label;
-
 /* What one rank chose. */
 typedef struct pick {
     dlc_transport_choice choice;
     dlc_status status;
-    label label;
+    dlc_choice_label label;
 } pick;
-
-/* The first rank whose choice differs from rank 0's, and both choices; -1: none. */
-typedef struct mismatch {
-    int32_t rank;
-    char first[NAME], other[NAME];
-} mismatch;
 
 static void pick_free(pick *mine) {
     dlc_transport_choice_free(&mine->choice);
-}
-
-/* The transports' names and the levels that they connect: "A+B", and a mark for each.
- */
-static dlc_status name_pick(pick *mine) {
-    dlc_text name = {0};
-    dlc_transport_choice_name(&mine->choice, &name);
-    dlc_status status = dlc_text_status(&name);
-    if (status == DLC_OK)
-        (void)snprintf(mine->label.name, sizeof mine->label.name, "%s",
-                       dlc_text_string(&name));
-    for (int32_t i = 0; i < mine->choice.levels; i++)
-        mine->label.levels[i] = (char)('A' + mine->choice.level[i].scope.within);
-    dlc_text_free(&name);
-    return status;
 }
 
 static void pick_locally(const dlc_connection_args *args, const dlc_comm_args *comm,
@@ -139,61 +110,45 @@ static void pick_locally(const dlc_connection_args *args, const dlc_comm_args *c
     *mine = (pick){.status = DLC_OK};
     mine->status = dlc_transport_choose(&asked, &mine->choice);
     if (mine->status == DLC_OK)
-        mine->status = name_pick(mine);
-}
-
-static dlc_status compare(const dlc_connection_args *args, const pick *mine,
-                          mismatch *found) {
-    int32_t ranks = dlc_job_ranks(args->job);
-    char(*all)[NAME] = dlc_alloc((size_t)ranks, NAME);
-    if (!all)
-        return DLC_ERR_NOMEM;
-    dlc_status status = dlc_job_all_gather(args->job, &mine->label, NAME, all);
-    *found = (mismatch){.rank = -1};
-    for (int32_t r = 1; status == DLC_OK && found->rank < 0 && r < ranks; r++) {
-        if (memcmp(all[r], all[0], NAME) == 0)
-            continue;
-        found->rank = r;
-        memcpy(found->first, all[0], NAME);
-        memcpy(found->other, all[r], NAME);
-    }
-    dlc_free(all);
-    return status;
-}
-
-static dlc_status refuse_mismatch(const dlc_connection_args *args,
-                                  const mismatch *found) {
-    return dlc_fail(DLC_ERR_CONFIG,
-                    "rank 0 (host %s) would use transport %s, but rank %d (host %s) "
-                    "would use %s: choose one that all ranks can use with --transport",
-                    dlc_job_rank_info(args->job, 0)->host,
-                    found->first[0] ? found->first : "none", found->rank,
-                    dlc_job_rank_info(args->job, found->rank)->host,
-                    found->other[0] ? found->other : "none");
+        mine->status = dlc_choice_label_make(&mine->choice, &mine->label);
 }
 
 /* A network adapter that has just come up is visible to some ranks sooner than to
- * others, so all ranks choose again a few times before this fails. */
+ * others, so all ranks choose again a few times before they ask what differs. */
 enum { TRIES = 8 };
 #define BETWEEN_TRIES_NS 250000000L
+
+/* What some rank cannot use, none does. *again: there is something. */
+static dlc_status drop_unusable(source *from, const pick *mine,
+                                const dlc_disagreement *found, int *again) {
+    dlc_transport_finding objection[2];
+    DLC_TRY(dlc_agreement_ask(from->args->job, &mine->choice, found, objection));
+    for (int i = 0; i < 2; i++)
+        if (objection[i].name[0])
+            DLC_TRY(dlc_connection_trial_add(&from->trial, &objection[i], again));
+    return DLC_OK;
+}
 
 static dlc_status pick_together(const dlc_connection_args *args,
                                 const dlc_comm_args *comm, source *from, pick *mine) {
     const struct timespec pause = {.tv_nsec = BETWEEN_TRIES_NS};
-    mismatch found = {.rank = -1};
-    for (int i = 0; i < TRIES; i++) {
-        if (i > 0) {
-            pick_free(mine);
-            (void)nanosleep(&pause, NULL);
-        }
+    dlc_disagreement found = {.rank = -1};
+    int tries = TRIES, again = 1;
+    while (again) {
+        again = 0;
+        pick_free(mine);
         pick_locally(args, comm, from, mine);
-        DLC_TRY(compare(args, mine, &found));
-        if (found.rank < 0)
-            break;
+        DLC_TRY(dlc_agreement_check(args->job, &mine->label, &found));
+        if (found.rank >= 0 && --tries > 0) {
+            again = 1;
+            (void)nanosleep(&pause, NULL);
+        } else if (found.rank >= 0 && from->trial.may_replace) {
+            DLC_TRY(drop_unusable(from, mine, &found, &again));
+        }
     }
     if (mine->status != DLC_OK || found.rank < 0)
         return mine->status;
-    return refuse_mismatch(args, &found);
+    return dlc_agreement_refuse(args->job, &found);
 }
 
 /* The most gradients of any rank: all ranks decide by the same number. */
@@ -261,7 +216,7 @@ static dlc_status choose_and_open(const dlc_connection_args *args, dlc_comm_args
                              .may_replace = strcmp(args->wanted, "auto") == 0,
                              .probes = dlc_settings_get_bool(args->settings, "probe"),
                              .how = comm}};
-    label opened = {.name = ""};
+    dlc_choice_label opened = {.name = ""};
     int again = 1;
     dlc_status status = share_bytes(args, &from.bytes);
     while (status == DLC_OK && again) {

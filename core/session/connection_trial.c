@@ -15,14 +15,13 @@
 
 /* ---- Findings ---------------------------------------------------------------- */
 
-/* Where a finding about a level is, or is to be: NULL if memory is out. */
+/* Where a finding is, or is to be: NULL if memory is out. */
 static dlc_transport_finding *place_for(dlc_connection_trial *t,
-                                        const dlc_transport_level *level) {
+                                        const dlc_transport_finding *what) {
     for (size_t i = 0; i < t->findings; i++) {
         dlc_transport_finding *f = &t->finding[i];
-        if (strcmp(f->name, level->feature->name) == 0 &&
-            f->scope.below == level->scope.below &&
-            f->scope.within == level->scope.within)
+        if (strcmp(f->name, what->name) == 0 && f->scope.below == what->scope.below &&
+            f->scope.within == what->scope.within)
             return f;
     }
     dlc_transport_finding *grown = dlc_grow(t->finding, t->findings, t->findings + 1,
@@ -30,30 +29,37 @@ static dlc_transport_finding *place_for(dlc_connection_trial *t,
     if (!grown)
         return NULL;
     t->finding = grown;
-    grown[t->findings] = (dlc_transport_finding){.scope = level->scope};
-    (void)snprintf(grown[t->findings].name, sizeof grown->name, "%s",
-                   level->feature->name);
+    grown[t->findings] = (dlc_transport_finding){.slowdown = 0};
     return &grown[t->findings++];
 }
 
-/* Adds a finding about a level, unless it is known that it is slow. */
+/* What is known to be slow does not get slower. */
+dlc_status dlc_connection_trial_add(dlc_connection_trial *t,
+                                    const dlc_transport_finding *what, int *again) {
+    char scope[48] = "";
+    dlc_transport_finding *f = place_for(t, what);
+    if (!f)
+        return DLC_ERR_NOMEM;
+    if (f->slowdown > 0 && what->slowdown > 0)
+        return DLC_OK;
+    *f = *what;
+    *again = 1;
+    if (!f->everywhere)
+        dlc_comm_scope_text(f->scope, scope);
+    if (t->how->rank == 0)
+        dlc_warn("transport %s%s %s: %s", f->name, scope,
+                 f->slowdown > 0 ? "is slow" : "is not used", f->text);
+    return DLC_OK;
+}
+
+/* Adds a finding about a level of the choice. */
 static dlc_status add(dlc_connection_trial *t, int32_t level, double slowdown,
                       const char *text, int *again) {
     const dlc_transport_level *its = &t->choice->level[level];
-    char scope[48];
-    dlc_transport_finding *f = place_for(t, its);
-    if (!f)
-        return DLC_ERR_NOMEM;
-    if (f->slowdown > 0 && slowdown > 0)
-        return DLC_OK;
-    f->slowdown = slowdown;
-    (void)snprintf(f->text, sizeof f->text, "%s", text);
-    *again = 1;
-    dlc_comm_scope_text(its->scope, scope);
-    if (t->how->rank == 0)
-        dlc_warn("transport %s%s %s: %s", f->name, scope,
-                 slowdown > 0 ? "is slow" : "is not used", f->text);
-    return DLC_OK;
+    dlc_transport_finding what = {.scope = its->scope, .slowdown = slowdown};
+    (void)snprintf(what.name, sizeof what.name, "%s", its->feature->name);
+    (void)snprintf(what.text, sizeof what.text, "%s", text);
+    return dlc_connection_trial_add(t, &what, again);
 }
 
 /* ---- Opening ----------------------------------------------------------------- */

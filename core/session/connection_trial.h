@@ -29,4 +29,9 @@ typedef struct dlc_connection_trial {
  * same, otherwise NULL. Rank 0 logs what was found. */
 dlc_status dlc_connection_try(dlc_connection_trial *trial, dlc_comm **comm, int *again);
 
+/* Adds what all ranks have found out, or replaces what is known of the same scope.
+ * *again: it is new. Rank 0 logs it. */
+dlc_status dlc_connection_trial_add(dlc_connection_trial *trial,
+                                    const dlc_transport_finding *what, int *again);
+
 #endif

@@ -152,8 +152,8 @@ END_TEST
 START_TEST(findings_count) {
     const dlc_comm_scope all = {DLC_SCOPE_RANKS, DLC_DOMAIN_JOB};
     const dlc_comm_scope inside = {DLC_SCOPE_RANKS, DLC_DOMAIN_MACHINE};
-    dlc_transport_finding finding[] = {{"better", inside, 0, "of another scope"},
-                                       {"better", all, 10, "it crawls"}};
+    dlc_transport_finding finding[] = {{"better", inside, 0, "of another scope", 0},
+                                       {"better", all, 10, "it crawls", 0}};
     dlc_choose_args how = choosing("auto");
     how.finding = finding;
     how.findings = 1;
@@ -167,6 +167,13 @@ START_TEST(findings_count) {
     ck_assert_double_eq_tol(choice.level[0].path.link_bandwidth, 1e10, 1);
     ck_assert_double_eq_tol(choice.level[0].path.prediction.bandwidth, 2e9, 1);
     dlc_transport_choice_free(&choice);
+    finding[0].everywhere = 1;
+    how.findings = 1;
+    ck_assert_int_eq(dlc_transport_choose(&how, &choice), DLC_OK);
+    check_chosen("good");
+    dlc_transport_choice_free(&choice);
+    finding[0].everywhere = 0;
+    how.findings = 2;
     finding[1].slowdown = 0;
     how.wanted = "better";
     ck_assert_int_eq(dlc_transport_choose(&how, &choice), DLC_ERR_CONFIG);
