@@ -15,6 +15,12 @@ methods. What was best then runs --turns * 2 further turns against `auto`; only 
 since the best of many is partly luck. Of the turns' mean steps the least are compared: other
 load on the machine can only make them longer.
 
+Where a step of `auto` takes less than 1.05 of what the slowest links need for the gradients alone,
+no choice can be faster than by that: none is tried, and the ratio is reported as "at most". Of the
+bytes of an all-reduce, each of d nodes or racks sends and receives 2 (d - 1) / d at least (Patarasuk
+and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009, section 3),
+and each 1,448 of them take 66 more for the headers of Ethernet, IP and TCP.
+
 Nodes are network namespaces (tests/machines/machines.sh), as root; their ranks share the CPUs of
 this machine, so links that are faster than it measure the CPU. Each run is a line of
 build/bench/regret.jsonl. Environment: DLCORE.
@@ -22,6 +28,7 @@ build/bench/regret.jsonl. Environment: DLCORE.
 import argparse
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -44,6 +51,10 @@ BUCKETS = (64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)  # and one of all by
 METHODS = {"sharded": ["transport.shard_optimizer=yes"],
            "overlapped": ["transport.shard_optimizer=no", "transport.overlap_forward=yes"],
            "plain": ["transport.shard_optimizer=no", "transport.overlap_forward=no"]}
+BITS_A_SECOND = {"100mbit": 1e8, "1gbit": 1e9, "2gbit": 2e9, "10gbit": 1e10}
+NEAR_THE_LINK = 1.05
+HEADERS = (1448 + 66) / 1448
+LONG = 5  # seconds of a step
 LOCAL = ("host-staged", "p2p-tree", "ucx")
 BETWEEN = ("ucx", "p2p-tree+ucx", "host-staged+ucx", "ucx+ucx")
 
@@ -55,11 +66,15 @@ class Situation:
     cores: str = ""       # that all ranks share; "": all
     settings: tuple = ()
     transports: tuple = LOCAL
+    seconds_a_byte: float = 0  # that the slowest links need, at least, to reduce a byte
 
 
-def nodes(nodes, ranks, rate, *more, settings=(), transports=None):
+def nodes(nodes, ranks, rate, *more, settings=(), transports=None, cut=None):
+    """Nodes with links of `rate`; `cut`: domains and the rate between these, if that is slower."""
+    domains, between = cut or (nodes, rate)
     return Situation(nodes * ranks, ("-n", str(nodes), "-r", str(ranks), "-b", rate, *more), settings=settings,
-                     transports=transports or (BETWEEN if ranks > 1 else ("ucx",)))
+                     transports=transports or (BETWEEN if ranks > 1 else ("ucx",)),
+                     seconds_a_byte=2 * (domains - 1) / domains * 8 * HEADERS / BITS_A_SECOND[between])
 
 
 RACKS = ("transport.racks=2 2",)
@@ -78,12 +93,13 @@ SITUATIONS = {
     "5 nodes, 100 Mbit/s": nodes(5, 1, "100mbit"),
     "5 nodes, 1 Gbit/s": nodes(5, 1, "1gbit"),
     "racks of 2 nodes, 1 Gbit/s, 100 Mbit/s between": nodes(
-        4, 1, "1gbit", "-k", "2:100mbit", settings=RACKS, transports=("ucx", "ucx+ucx+ucx")),
+        4, 1, "1gbit", "-k", "2:100mbit", settings=RACKS, transports=("ucx", "ucx+ucx+ucx"), cut=(2, "100mbit")),
     "racks of 2 nodes of 2, 10 Gbit/s, 1 Gbit/s between": nodes(
-        4, 2, "10gbit", "-k", "2:1gbit", settings=RACKS, transports=(*BETWEEN, "p2p-tree+ucx+ucx", "host-staged+ucx+ucx")),
+        4, 2, "10gbit", "-k", "2:1gbit", settings=RACKS,
+        transports=(*BETWEEN, "p2p-tree+ucx+ucx", "host-staged+ucx+ucx"), cut=(2, "1gbit")),
     "3 nodes, 1 Gbit/s, one pair 100 Mbit/s": nodes(3, 1, "1gbit", "-s", "1:2:100mbit"),
-    "2 nodes, two adapters of 1 Gbit/s": nodes(2, 1, "1gbit", "-a", "2"),
-    "2 nodes of 2, two adapters of 1 Gbit/s": nodes(2, 2, "1gbit", "-a", "2"),
+    "2 nodes, two adapters of 1 Gbit/s": nodes(2, 1, "1gbit", "-a", "2", cut=(2, "2gbit")),
+    "2 nodes of 2, two adapters of 1 Gbit/s": nodes(2, 2, "1gbit", "-a", "2", cut=(2, "2gbit")),
 }
 
 
@@ -103,18 +119,24 @@ class Job(in_turns.Job):
                          environment={"UCX_TLS": "tcp,self"} if situation.machines else None)
 
     def start(self):
-        """Waits for the first steps, and stops."""
-        self.wait_until_warm()
+        """Waits for the first steps, two if they are long, and stops."""
+        while len(times := self.times(self.logs[0])) < in_turns.WARM and not self.are_long(times):
+            self.check()
+            time.sleep(0.2)
         self.tell(signal.SIGSTOP)
         return self
 
+    @staticmethod
+    def are_long(times):
+        return len(times) > 1 and times[-1] - times[-2] > LONG
+
     def turn(self, seconds):
-        """Returns the mean step of a turn of at least three steps, without the first: while the
-        job was stopped, the link went on with what its sockets had."""
+        """Returns the mean step of a turn of at least three steps, one if they are long, without
+        the first: while the job was stopped, the link went on with what its sockets had."""
         began = time.time()
         self.tell(signal.SIGCONT)
         time.sleep(seconds)
-        while len(steps := self.steps_since(began)[1:]) < 1 or (len(steps) < 3 and time.time() - began < 60):
+        while len(steps := self.steps_since(began)[1:]) < 1 or (len(steps) < 3 and steps[-1] < LONG):
             self.check()
             time.sleep(0.05)
         self.tell(signal.SIGSTOP)
@@ -181,12 +203,15 @@ class Search:
             self.run(name, settings, self.args.turns)
         return max(self.tried, key=self.tried.get)
 
+    def gradient_bytes(self):
+        checked = subprocess.run([DLCORE, "check", self.folder / f"{self.net}.ini", "--json"], capture_output=True, check=True)
+        return 4 * json.loads(checked.stdout)["parameters"]
+
     def best(self):
         self.choices = {}
         name = self.best_of({which: [f"transport.type={which}"] for which in self.situation.transports})
         transport = self.choices[name]
-        checked = subprocess.run([DLCORE, "check", self.folder / f"{self.net}.ini", "--json"], capture_output=True, check=True)
-        whole = 4 * json.loads(checked.stdout)["parameters"]
+        whole = self.gradient_bytes()
         sizes = [size for size in BUCKETS if whole / 256 < size < whole] + [whole]
         name = self.best_of({f"{transport[0][15:]}, buckets of {size / 1e6:.2f} MB":
                              [*transport, f"transport.bucket_bytes={size}"] for size in sizes})
@@ -198,11 +223,19 @@ class Search:
         self.auto.start()
         transport, schedule = self.auto.chosen()
         say(f"    auto: {transport}, {', '.join(schedule)}")
-        name, settings = self.best()
-        auto, its = least(self.run(name, settings, 2 * self.args.turns))
-        return dict(net=self.net, auto=transport, schedule=schedule, best=name, regret=auto / its,
-                    auto_ms=1e3 * auto, best_ms=1e3 * its, tried={what: round(its, 3) for what, its in self.tried.items()}, load=os.getloadavg()[0],
-                    turns=self.args.turns)
+        limit = self.situation.seconds_a_byte * self.gradient_bytes()
+        auto = self.auto.turn(self.args.seconds) if limit else math.inf
+        near = auto < NEAR_THE_LINK * limit
+        if limit:
+            say(f"    auto {1e3 * auto:.4g} ms, the link needs {1e3 * limit:.4g} ms")
+        if near:
+            name, its = "what the link needs", limit
+        else:
+            name, settings = self.best()
+            auto, its = least(self.run(name, settings, 2 * self.args.turns))
+        return dict(net=self.net, auto=transport, schedule=schedule, best=name, regret=auto / its, at_most=near,
+                    auto_ms=1e3 * auto, best_ms=1e3 * its, tried={what: round(its, 3) for what, its in self.tried.items()},
+                    load=os.getloadavg()[0], turns=self.args.turns)
 
 
 def play(args, note):
@@ -227,7 +260,7 @@ def play(args, note):
 def make(command):
     runs = {(line["situation"], line["net"]): line for line in map(json.loads, RUNS.read_text().splitlines())}
     rows = [[title, net, f"{line['auto']}, {', '.join(line['schedule'])}", f"{line['auto_ms']:.4g}", line["best"],
-             f"{line['best_ms']:.4g}", f"{line['regret']:.2f}"]
+             f"{line['best_ms']:.4g}", f"{'at most ' * line.get('at_most', False)}{line['regret']:.2f}"]
             for title in SITUATIONS for net in BATCH if (line := runs.get((title, net)))]
     regrets = [line["regret"] for line in runs.values()]
     loads = [line["load"] for line in runs.values()]
