@@ -4,7 +4,8 @@
  * The reduce-scatter is direct: every rank sends slice j to rank j, which sums what it
  * received with the device's `sum`; that fixes the order. Slices are processed in
  * chunks, which bounds the memory; while one chunk is added the next is in flight. An
- * all-reduce is a reduce-scatter and an all-gather, or, for small buffers, one round in
+ * all-reduce is a reduce-scatter and an all-gather; between several machines each chunk
+ * is sent to all ranks as soon as it is added. For small buffers it is one round in
  * which every rank reduces everything.
  *
  * All ranks make the same calls in the same order, and messages with one tag between
@@ -56,7 +57,8 @@ static dlc_status make_scratch(dlc_team *team) {
 
 static dlc_status make_requests(dlc_team *team) {
     if (!team->requests)
-        team->requests = dlc_alloc(4 * (size_t)team->args.ranks, sizeof(dlc_request *));
+        team->requests = dlc_alloc(DLC_TEAM_SETS * (size_t)team->args.ranks * 2,
+                                   sizeof(dlc_request *));
     return team->requests ? DLC_OK : DLC_ERR_NOMEM;
 }
 
@@ -69,6 +71,15 @@ void dlc_messages_free(dlc_team *team) {
 }
 
 /* ---- Sets of requests ------------------------------------------------------ */
+
+/* The sets of chunk k, which those of chunk k + 2 use again. */
+static int reducing(size_t k) {
+    return (int)(k % 2);
+}
+
+static int gathering(size_t k) {
+    return 2 + (int)(k % 2);
+}
 
 static dlc_request **next_request(dlc_team *team, int set) {
     return &team->requests[2 * (size_t)team->args.ranks * (size_t)set +
@@ -209,7 +220,7 @@ static size_t slice_chunk(const dlc_team *team, size_t count, int32_t r, size_t 
  * error. */
 static dlc_status start_chunk(dlc_team *team, const float *buffer, size_t count,
                               size_t k) {
-    int set = (int)(k % 2);
+    int set = reducing(k);
     size_t mine = 0, theirs = 0;
 
     (void)slice_chunk(team, count, team->args.rank, k, &mine);
@@ -228,7 +239,28 @@ static dlc_status start_chunk(dlc_team *team, const float *buffer, size_t count,
     return DLC_OK;
 }
 
-dlc_status dlc_messages_reduce_scatter(dlc_team *team, float *buffer, size_t count) {
+/* Starts sending this rank's sum of chunk k, and receiving those of all others. */
+static dlc_status start_sums(dlc_team *team, float *buffer, size_t count, size_t k) {
+    int set = gathering(k);
+    size_t mine = 0, theirs = 0;
+    size_t begin = slice_chunk(team, count, team->args.rank, k, &mine);
+
+    DLC_TRY(wait_all(team, set));
+    for (int32_t i = 1; i < team->args.ranks; i++) {
+        int32_t r = peer_of(team, i);
+        size_t at = slice_chunk(team, count, r, k, &theirs);
+        if (theirs > 0)
+            DLC_TRY(recv(team, set, r, TAG(TAG_GATHER), buffer + at,
+                         theirs * sizeof(float)));
+    }
+    for (int32_t i = 1; mine > 0 && i < team->args.ranks; i++)
+        DLC_TRY(send(team, set, peer_of(team, i), TAG(TAG_GATHER), buffer + begin,
+                     mine * sizeof(float)));
+    return DLC_OK;
+}
+
+/* Reduces this rank's slice; `spreads`: and sends it to all ranks. */
+static dlc_status reduce(dlc_team *team, float *buffer, size_t count, int spreads) {
     size_t ranks = (size_t)team->args.ranks;
     size_t slice = count / ranks + (count % ranks > 0);
     size_t chunks = (slice + chunk_of(team) - 1) / chunk_of(team);
@@ -241,10 +273,21 @@ dlc_status dlc_messages_reduce_scatter(dlc_team *team, float *buffer, size_t cou
         size_t at = slice_chunk(team, count, team->args.rank, k, &n);
         if (k + 1 < chunks)
             DLC_TRY(start_chunk(team, buffer, count, k + 1));
-        DLC_TRY(wait_all(team, (int)(k % 2)));
-        DLC_TRY(sum_set(team, (int)(k % 2), n, buffer + at));
+        DLC_TRY(wait_all(team, reducing(k)));
+        DLC_TRY(sum_set(team, reducing(k), n, buffer + at));
+        if (spreads)
+            DLC_TRY(start_sums(team, buffer, count, k));
     }
-    return DLC_OK;
+    DLC_TRY(wait_all(team, gathering(0)));
+    return wait_all(team, gathering(1));
+}
+
+dlc_status dlc_messages_reduce_scatter(dlc_team *team, float *buffer, size_t count) {
+    return reduce(team, buffer, count, 0);
+}
+
+dlc_status dlc_messages_all_reduce(dlc_team *team, float *buffer, size_t count) {
+    return reduce(team, buffer, count, 1);
 }
 
 /* ---- Other collectives ------------------------------------------------------------

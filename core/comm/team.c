@@ -88,8 +88,12 @@ static int declined(dlc_team *team, dlc_status status) {
 
 #define MAY_CALL(team, call) (!(team)->messages_only && DLC_CAN((team)->ops, call))
 
+static int may_reduce_scatter(const dlc_team *team) {
+    return team->reduces && MAY_CALL(team, reduce_scatter);
+}
+
 dlc_status dlc_team_reduce_scatter(dlc_team *team, float *buffer, size_t count) {
-    if (team->reduces && MAY_CALL(team, reduce_scatter)) {
+    if (may_reduce_scatter(team)) {
         dlc_status status = team->ops->reduce_scatter(team->endpoint, buffer, count);
         if (!declined(team, status))
             return status;
@@ -114,6 +118,12 @@ dlc_status dlc_team_all_reduce(dlc_team *team, float *buffer, size_t count) {
     }
     if (dlc_messages_one_round(team, count))
         return dlc_messages_all_reduce_one_round(team, buffer, count);
+    /* Messages of several machines to one share its link, and not all of them end at
+     * the same time: with sums in between the link is busy all the same. In memory, or
+     * between two machines, whole slices are no slower. */
+    if (team->nodes.nodes > 2 && !may_reduce_scatter(team) &&
+        !MAY_CALL(team, all_gather))
+        return dlc_messages_all_reduce(team, buffer, count);
     DLC_TRY(dlc_team_reduce_scatter(team, buffer, count));
     return dlc_team_all_gather(team, buffer, count);
 }

@@ -26,6 +26,8 @@ typedef struct dlc_team_args {
     dlc_status (*check)(void *job);
 } dlc_team_args;
 
+enum { DLC_TEAM_SETS = 4 };
+
 typedef struct dlc_team {
     const dlc_feature *feature;
     const dlc_transport_ops *ops;
@@ -41,8 +43,8 @@ typedef struct dlc_team {
     float **chunk;          /* where a rank's contribution is received; two sets */
     const float **sources;  /* the operands of one sum */
     float **node_sum;       /* one per node */
-    dlc_request **requests; /* two sets of twice as many as there are ranks */
-    size_t pending[2];      /* requests in each set */
+    dlc_request **requests; /* sets of twice as many as there are ranks */
+    size_t pending[DLC_TEAM_SETS]; /* requests in each set */
 } dlc_team;
 
 /* Collective over the team; blocks. */
@@ -66,6 +68,7 @@ int dlc_messages_one_round(const dlc_team *team, size_t count);
 dlc_status dlc_messages_all_reduce_one_round(dlc_team *team, float *buffer,
                                              size_t count);
 dlc_status dlc_messages_reduce_scatter(dlc_team *team, float *buffer, size_t count);
+dlc_status dlc_messages_all_reduce(dlc_team *team, float *buffer, size_t count);
 dlc_status dlc_messages_all_gather(dlc_team *team, float *buffer, size_t count);
 dlc_status dlc_messages_barrier(dlc_team *team);
 void dlc_messages_free(dlc_team *team);

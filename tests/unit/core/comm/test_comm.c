@@ -23,10 +23,12 @@ static const int rank_counts[] = {1, 2, 3, 4, 5, 8};
 enum { COUNTS = SANITIZED ? 3 : sizeof rank_counts / sizeof *rank_counts };
 static const size_t counts[] = {0,    1,    2,    4,     7,     9,    100,
                                 2047, 2048, 2049, 16384, 32768, 70001};
-enum { SIZES = sizeof counts / sizeof *counts, MOST = 70001 };
+enum { SIZES = sizeof counts / sizeof *counts };
+/* Three ranks reduce it in three chunks, the last of which are shorter and unlike. */
+enum { SEVERAL_CHUNKS = 3 * 600000 + 1, MOST = SEVERAL_CHUNKS };
 
 /* What the communicator may use. */
-enum { EVERYTHING, MESSAGES_ONLY, NOT_PAIRWISE, DISCRETE_DEVICE, MODES };
+enum { EVERYTHING, MESSAGES_ONLY, MACHINES, NOT_PAIRWISE, DISCRETE_DEVICE, MODES };
 
 typedef struct fixture {
     test_rank *rank;
@@ -45,7 +47,7 @@ static const dlc_feature *limit(const dlc_feature *feature, int mode) {
     memcpy(&ops, feature->ops, sizeof ops);
     limited = *feature;
     limited.ops = &ops;
-    if (mode == MESSAGES_ONLY)
+    if (mode == MESSAGES_ONLY || mode == MACHINES)
         ops.size = offsetof(dlc_transport_ops, wait_any);
     if (mode == NOT_PAIRWISE)
         limited.caps &= ~(uint64_t)DLC_TRANSPORT_PAIRWISE;
@@ -63,7 +65,8 @@ static void fixture_open(fixture *b, test_rank *rank, int mode) {
     if (mode == DISCRETE_DEVICE)
         b->ops = discrete_device(b->ops);
     for (int r = 0; r < rank->ranks; r++)
-        rank_info[r] = (dlc_rank_info){.size = sizeof *rank_info};
+        rank_info[r] = (dlc_rank_info){.size = sizeof *rank_info,
+                                       .node = mode == MACHINES ? r : 0};
     dlc_comm_args args = {
         .level = {{limit(feature, mode), b->settings, DLC_DOMAIN_JOB}},
         .levels = 1,
@@ -158,6 +161,20 @@ START_TEST(every_count) {
 }
 END_TEST
 
+static void several_chunks_body(test_rank *rank, void *context) {
+    fixture b;
+    fixture_open(&b, rank, *(const int *)context);
+    for (uint64_t salt = 1; salt < 3; salt++)
+        collectives_of(&b, SEVERAL_CHUNKS, salt);
+    fixture_close(&b);
+}
+
+START_TEST(several_chunks) {
+    int mode = _i ? MACHINES : MESSAGES_ONLY;
+    ck_assert_int_eq(ranks_run(3, 60, several_chunks_body, &mode), 0);
+}
+END_TEST
+
 /* No rank leaves a barrier before all have reached it. */
 static void barrier_body(test_rank *rank, void *context) {
     volatile char *reached = rank->shared;
@@ -238,6 +255,7 @@ int main(void) {
     TCase *tests = tcase_create("comm");
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, every_count, 0, COUNTS * MODES);
+    tcase_add_loop_test(tests, several_chunks, 0, 2);
     tcase_add_loop_test(tests, barrier, 0, COUNTS);
     tcase_add_test(tests, cancelled);
     tcase_add_test(tests, bad_arguments);
