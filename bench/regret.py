@@ -257,10 +257,14 @@ def play(args, note):
 # ---- Report -------------------------------------------------------------------
 
 
+def in_words(number):
+    return f"{number:.4g}" if number < 1000 else f"{number:,.0f}"
+
+
 def make(command):
     runs = {(line["situation"], line["net"]): line for line in map(json.loads, RUNS.read_text().splitlines())}
-    rows = [[title, net, f"{line['auto']}, {', '.join(line['schedule'])}", f"{line['auto_ms']:.4g}", line["best"],
-             f"{line['best_ms']:.4g}", f"{'at most ' * line.get('at_most', False)}{line['regret']:.2f}"]
+    rows = [[title, net, f"{line['auto']}, {', '.join(line['schedule'])}", in_words(line["auto_ms"]), line["best"],
+             in_words(line["best_ms"]), f"{'at most ' * line.get('at_most', False)}{line['regret']:.2f}"]
             for title in SITUATIONS for net in BATCH if (line := runs.get((title, net)))]
     regrets = [line["regret"] for line in runs.values()]
     loads = [line["load"] for line in runs.values()]
