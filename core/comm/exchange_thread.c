@@ -219,7 +219,8 @@ static dlc_status add_task(dlc_exchanger *x, const dlc_bucket_task *what) {
     if (x->failed != DLC_OK)
         return failure(x);
     if (x->pending[what->op][what->bucket])
-        return dlc_fail(DLC_ERR_INTERNAL, "bucket %d was started twice without a wait",
+        return dlc_fail(DLC_ERR_INTERNAL,
+                        "the consistency model started bucket %d twice without a wait",
                         what->bucket);
     DLC_TRY(record_ready(x, what->op, what->bucket));
     x->tasks[x->started % dlc_exchanger_ring(x)] = *what;

@@ -17,7 +17,8 @@ int dlc_exchanger_is_sharded(const dlc_exchanger *x, int32_t bucket) {
 
 dlc_status dlc_exchanger_check_bucket(const dlc_exchanger *x, int32_t bucket) {
     if (bucket < 0 || bucket >= x->table.buckets)
-        return dlc_fail(DLC_ERR_INTERNAL, "there is no bucket %d among %d", bucket,
+        return dlc_fail(DLC_ERR_INTERNAL,
+                        "the consistency model asks for bucket %d of %d", bucket,
                         x->table.buckets);
     return DLC_OK;
 }

@@ -18,6 +18,7 @@
 #include "base/slice.h"
 #include "base/status.h"
 #include "comm/tags.h"
+#include "plugin/answers.h"
 
 /* Elements of a chunk. Two are in flight at a time. On a busy CPU the network would be
  * idle while a small chunk waits for a thread to run, so chunks are as large as the
@@ -106,7 +107,7 @@ static dlc_status wait_all(dlc_team *team, int set) {
 
     team->pending[set] = 0;
     for (size_t i = 0; i < count; i++)
-        DLC_TRY(team->ops->wait(team->endpoint, first[i]));
+        DLC_TRY(DLC_ASK(team->ops, "wait", team->ops->wait(team->endpoint, first[i])));
     return DLC_OK;
 }
 

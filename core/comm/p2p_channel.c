@@ -53,11 +53,20 @@ static dlc_status oob_all_gather(void *context, const void *mine, size_t bytes,
 /* ---- The channel's calls ----------------------------------------------------------
  */
 
+/* Of the caller, which may be a plugin. */
+static dlc_status check_peer(dlc_p2p *p2p, int32_t peer) {
+    if (peer < 0 || peer >= p2p->table.ranks || peer == p2p->table.rank)
+        return dlc_fail(DLC_ERR_INTERNAL,
+                        "rank %d exchanges a message with rank %d, of %d ranks",
+                        p2p->table.rank, peer, p2p->table.ranks);
+    return check(p2p);
+}
+
 static dlc_status p2p_send(void *context, int32_t peer, dlc_tag tag, const void *buffer,
                            size_t bytes, dlc_request **request) {
     dlc_p2p *p2p = context;
     const dlc_team *team = p2p->team;
-    DLC_TRY(check(context));
+    DLC_TRY(check_peer(p2p, peer));
     p2p->last_progress = dlc_now_ns();
     return team->ops->send(team->endpoint, peer, tag, buffer, bytes, request);
 }
@@ -65,7 +74,7 @@ static dlc_status p2p_send(void *context, int32_t peer, dlc_tag tag, const void 
 static dlc_status p2p_recv(void *context, int32_t peer, dlc_tag tag, void *buffer,
                            size_t bytes, dlc_request **request) {
     const dlc_team *team = ((dlc_p2p *)context)->team;
-    DLC_TRY(check(context));
+    DLC_TRY(check_peer(context, peer));
     return team->ops->recv(team->endpoint, peer, tag, buffer, bytes, request);
 }
 
@@ -86,7 +95,8 @@ static dlc_status test_all(dlc_p2p *p2p, dlc_request *const *requests, int32_t c
         int32_t i = k < count - first ? first + k : first + k - count;
         int done = 0;
         if (requests[i])
-            DLC_TRY(team->ops->test(team->endpoint, requests[i], &done));
+            DLC_TRY(DLC_ASK(team->ops, "test",
+                            team->ops->test(team->endpoint, requests[i], &done)));
         if (done) {
             p2p->next = i + 1;
             p2p->last_progress = dlc_now_ns();
@@ -127,7 +137,13 @@ static dlc_status p2p_wait_any(void *context, dlc_request *const *requests,
 
     if (can_block(p2p)) {
         DLC_TRY(check(p2p));
-        return team->ops->wait_any(team->endpoint, requests, count, seconds, which);
+        DLC_TRY(DLC_ASK(
+            team->ops, "wait_any",
+            team->ops->wait_any(team->endpoint, requests, count, seconds, which)));
+        return *which < count
+                   ? DLC_OK
+                   : dlc_answer_refuse(team->ops, "wait_any reports request %d of %d",
+                                       *which, count);
     }
     for (;;) {
         int32_t found = -1;

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/team.h"
+#include "plugin/answers.h"
 
 enum { ATTEMPTS = 5 };
 #define PATIENCE_NS UINT64_C(10000000000) /* for what is tried on a level */
@@ -57,7 +58,7 @@ static dlc_status team_wait_any(void *team_, dlc_request *const *requests,
         if (!requests[i])
             continue;
         *which = i;
-        return team->ops->wait(team->endpoint, requests[i]);
+        return DLC_ASK(team->ops, "wait", team->ops->wait(team->endpoint, requests[i]));
     }
     return DLC_OK;
 }

@@ -226,5 +226,9 @@ dlc_status dlc_answer_check_needs(const dlc_feature *feature,
     if (needs->servers < 0)
         return dlc_answer_refuse(feature, "it needs %d parameter servers",
                                  (int)needs->servers);
+    const dlc_consistency_ops *ops = feature->ops;
+    if (needs->deferred_update && !DLC_CAN(ops, update))
+        return dlc_answer_refuse(feature,
+                                 "it needs deferred_update, but has no update");
     return DLC_OK;
 }

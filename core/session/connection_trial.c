@@ -154,6 +154,7 @@ dlc_status dlc_connection_try(dlc_connection_trial *trial, dlc_comm **comm,
                               int *again) {
     int32_t failed = -1;
     *again = 0;
+    dlc_job_activity(trial->job, "opening of transport", trial->name, 0);
     dlc_status status = dlc_comm_try_open(trial->how, comm, &failed);
     if (status != DLC_OK)
         return failed < 0 || !trial->may_replace

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "plugin/answers.h"
 
 dlc_status dlc_updates_open(const dlc_consistency_ops *ops, dlc_consistency *model,
                             const size_t *begin, int32_t buckets, const dlc_ema *ema,
@@ -36,7 +37,8 @@ static dlc_status update(dlc_updates *updates, int32_t bucket) {
     updates->pending[bucket] = 0;
     updates->count--;
     uint64_t began = dlc_now_ns();
-    DLC_TRY(updates->ops->update(updates->model, updates->iteration, bucket));
+    DLC_TRY(DLC_ASK(updates->ops, "update",
+                    updates->ops->update(updates->model, updates->iteration, bucket)));
     DLC_TRY(dlc_ema_update(updates->ema, updates->begin[bucket],
                            updates->begin[bucket + 1]));
     updates->seconds += dlc_since(began);

@@ -7,8 +7,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "plugin/answers.h"
 #include "session/param_sets.h"
 #include "session/session_schedule.h"
+#include "solver/synchronous.h"
 
 /* Control words at the end of the gradient arena: reduced over the ranks with the last
  * bucket, so that all ranks act alike in the same iteration at no extra cost. */
@@ -64,9 +66,11 @@ static dlc_status bucket_ready(const dlc_iterate *iterate, const dlc_param_set *
         DLC_TRY(dlc_accumulate(&set->accumulator, iterate->backwards,
                                set->bucket_begin[bucket],
                                set->bucket_begin[bucket + 1]));
-    return is_last_backward(iterate) && !set->is_late
-               ? session->consistency_ops->ready(set->model, session->iteration, bucket)
-               : DLC_OK;
+    if (!is_last_backward(iterate) || set->is_late)
+        return DLC_OK;
+    return DLC_ASK(
+        session->consistency_ops, "ready",
+        session->consistency_ops->ready(set->model, session->iteration, bucket));
 }
 
 /* Hands over every bucket of a set whose gradients are final, up to `elements`. */
@@ -270,7 +274,10 @@ static dlc_status reduce(dlc_iterate *iterate) {
  * collective layers keep it in step with them. */
 static dlc_status update(const dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
-    dlc_job_activity(session->job, "update", NULL, 0);
+    const dlc_feature *model = session->setup->consistency;
+    int is_plugin = model != &dlc_synchronous_feature;
+    dlc_job_activity(session->job, is_plugin ? "update by" : "update",
+                     is_plugin ? model->name : NULL, 0);
     return dlc_param_sets_update(session, is_server(session) &&
                                               !dlc_net_collective_layer(session->net));
 }

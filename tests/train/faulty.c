@@ -1,11 +1,12 @@
-/* Layers, and a data source that opens nothing, for tests of what a job says about the
- * faults of a plugin: y = w * x for each
- * element, with one weight. The option `fault` chooses what goes wrong, and the type
- * "later" belongs to a family that infers nothing without a device. */
+/* Layers, a data source that opens nothing, a transport and a consistency model, for
+ * tests of what a job says about the faults of a plugin: y = w * x for each element,
+ * with one weight. The option `fault` chooses what goes wrong, and the type "later"
+ * belongs to a family that infers nothing without a device. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <dlcore/consistency.h>
 #include <dlcore/data.h>
 #include <dlcore/layer.h>
 
@@ -182,6 +183,149 @@ static const dlc_data_ops hollow_ops = {.size = sizeof(dlc_data_ops),
                                         .describe = hollow_describe,
                                         .read = hollow_read};
 
+/* ---- A transport, whose wait fails without a sentence -------------------------- */
+
+struct dlc_endpoint {
+    char unused;
+};
+
+static dlc_status transport_predict(const dlc_transport_args *args,
+                                    dlc_transport_prediction *prediction, char *reason,
+                                    size_t room) {
+    (void)reason;
+    (void)room;
+    *prediction = dlc_predict(args, 1e-6, 0.5, 0.5);
+    return DLC_OK;
+}
+
+static dlc_status transport_open(const dlc_transport_args *args,
+                                 dlc_endpoint **endpoint) {
+    static dlc_endpoint one;
+    if (args->rank == 1 && getenv("FAULTY_OPEN")) // NOLINT(concurrency-mt-unsafe)
+        hang();
+    *endpoint = &one;
+    return DLC_OK;
+}
+
+static void transport_close(dlc_endpoint *endpoint) {
+    (void)endpoint;
+}
+
+static dlc_status transport_send(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag,
+                                 const void *buffer, size_t bytes,
+                                 dlc_request **request) {
+    (void)peer;
+    (void)tag;
+    (void)buffer;
+    (void)bytes;
+    *request = (dlc_request *)endpoint; /* any pointer */
+    return DLC_OK;
+}
+
+static dlc_status transport_recv(dlc_endpoint *endpoint, int32_t peer, dlc_tag tag,
+                                 void *buffer, size_t bytes, dlc_request **request) {
+    return transport_send(endpoint, peer, tag, buffer, bytes, request);
+}
+
+static dlc_status transport_test(dlc_endpoint *endpoint, dlc_request *request,
+                                 int *done) {
+    (void)endpoint;
+    (void)request;
+    (void)done;
+    return DLC_ERR_IO;
+}
+
+static dlc_status transport_wait(dlc_endpoint *endpoint, dlc_request *request) {
+    return transport_test(endpoint, request, NULL);
+}
+
+static const dlc_transport_ops transport_ops = {.size = sizeof(dlc_transport_ops),
+                                                .predict = transport_predict,
+                                                .open = transport_open,
+                                                .close = transport_close,
+                                                .send = transport_send,
+                                                .recv = transport_recv,
+                                                .test = transport_test,
+                                                .wait = transport_wait};
+
+/* ---- A consistency model ------------------------------------------------------- */
+
+struct dlc_consistency {
+    const dlc_exchange *exchange;
+    const char *fault;
+};
+
+static dlc_status model_needs(const dlc_settings *settings,
+                              dlc_consistency_needs *needs) {
+    needs->deferred_update = is(host->get_string(settings, "fault"), "silent_update");
+    return DLC_OK;
+}
+
+static dlc_status model_create(const dlc_consistency_args *args,
+                               dlc_consistency **model) {
+    dlc_consistency *made = host->alloc(sizeof *made);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    made->exchange = args->exchange;
+    made->fault = host->get_string(args->settings, "fault");
+    *model = made;
+    return DLC_OK;
+}
+
+static void model_destroy(dlc_consistency *model) {
+    host->free(model);
+}
+
+static dlc_status model_ready(dlc_consistency *model, int64_t iteration,
+                              int32_t bucket) {
+    (void)iteration;
+    if (is(model->fault, "silent_ready"))
+        return DLC_ERR_IO;
+    return is(model->fault, "no_bucket")
+               ? model->exchange->start(model->exchange->context,
+                                        bucket + model->exchange->buckets)
+               : DLC_OK;
+}
+
+/* Rank 0 waits for ever for a bucket that no other rank reduces. */
+static dlc_status model_finish(dlc_consistency *model, int64_t iteration) {
+    const dlc_exchange *exchange = model->exchange;
+    (void)iteration;
+    if (!is(model->fault, "waits_alone") || exchange->rank > 0)
+        return DLC_OK;
+    dlc_status status = exchange->start(exchange->context, 0);
+    return status == DLC_OK ? exchange->wait(exchange->context, 0) : status;
+}
+
+static dlc_status model_update(dlc_consistency *model, int64_t iteration,
+                               int32_t bucket) {
+    (void)model;
+    (void)iteration;
+    (void)bucket;
+    return DLC_ERR_IO;
+}
+
+static dlc_status model_synchronize(dlc_consistency *model, int64_t iteration) {
+    (void)model;
+    (void)iteration;
+    return DLC_OK;
+}
+
+static const dlc_consistency_ops model_ops = {.size = sizeof(dlc_consistency_ops),
+                                              .needs = model_needs,
+                                              .create = model_create,
+                                              .destroy = model_destroy,
+                                              .ready = model_ready,
+                                              .finish = model_finish,
+                                              .update = model_update,
+                                              .synchronize = model_synchronize};
+
+static const dlc_option model_options[] = {
+    DLC_CHOICE("fault", "none", "none|silent_ready|silent_update|no_bucket|waits_alone",
+               "what goes wrong"),
+    DLC_OPTIONS_END,
+};
+
 static dlc_status load(const dlc_host *services) {
     host = services;
     if (getenv("FAULTY_LOAD")) // NOLINT(concurrency-mt-unsafe)
@@ -212,6 +356,17 @@ static const dlc_feature features[] = {LAYER("faulty", &faulty_ops),
                                         .name = "hollow",
                                         .help = "nothing",
                                         .ops = &hollow_ops},
+                                       {.size = sizeof(dlc_feature),
+                                        .kind = DLC_KIND_TRANSPORT,
+                                        .name = "faulty",
+                                        .help = "no messages",
+                                        .ops = &transport_ops},
+                                       {.size = sizeof(dlc_feature),
+                                        .kind = DLC_KIND_CONSISTENCY,
+                                        .name = "faulty",
+                                        .help = "no updates",
+                                        .options = model_options,
+                                        .ops = &model_ops},
                                        DLC_FEATURES_END};
 
 DLC_PLUGIN("faulty", "1.0", "BSD-2-Clause", features, load);

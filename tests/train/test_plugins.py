@@ -38,11 +38,11 @@ type = softmax_loss
 
 
 class Plugins(unittest.TestCase):
-    def train(self, fault="none", kind="faulty", ranks=1, source="synthetic"):
+    def train(self, fault="none", kind="faulty", ranks=1, source="synthetic", options=()):
         with tempfile.TemporaryDirectory() as folder:
             net = pathlib.Path(folder) / "net.ini"
             net.write_text(NET.format(name="own", type=kind, fault=fault, source=source), encoding="utf-8")
-            return subprocess.run([BIN, "train", net, f"--ranks={ranks}"], cwd=folder, text=True, timeout=100,
+            return subprocess.run([BIN, "train", net, f"--ranks={ranks}", *options], cwd=folder, text=True, timeout=100,
                                   capture_output=True, check=False, env=os.environ | {"DLCORE_PLUGIN_PATH": FOLDER})
 
     def expect(self, done, code, words):
@@ -67,6 +67,32 @@ class Plugins(unittest.TestCase):
                 ("odd_input", 2, "layer 'own', reordering its input: only plain float32")):
             with self.subTest(fault=fault):
                 self.expect(self.train(fault), code, words)
+
+    def test_transport(self):
+        self.expect(self.train(ranks=2, options=["--transport=faulty"]), 2, "transport faulty cannot connect these ranks: "
+                    "messages, from rank 1 to rank 0: transport 'faulty' of plugin 'faulty': wait failed without a reason: "
+                    "input/output")
+
+    def test_transport_hangs(self):
+        with unittest.mock.patch.dict(os.environ, FAULTY_OPEN="1"):
+            self.expect(self.train(ranks=2, options=["--transport=faulty", "--set=parallel.hang_timeout=3"]), 5,
+                        "rank 1 .* hangs: no progress for .* during opening of transport faulty")
+
+    def model(self, fault, ranks):
+        return self.train(ranks=ranks, options=["--consistency=faulty", f"--set=consistency.fault={fault}",
+                                                "--set=parallel.hang_timeout=3"])
+
+    def test_consistency_model(self):
+        for fault, code, words in (
+                ("none", 0, "^"),
+                ("silent_ready", 1, "consistency 'faulty' of plugin 'faulty': ready failed without a reason: input/output"),
+                ("silent_update", 1, "consistency 'faulty' of plugin 'faulty': update failed without a reason"),
+                ("no_bucket", 1, "the consistency model asks for bucket 1 of 1"),
+                ("waits_alone", 5, "rank 0 .* during update by faulty")):
+            with self.subTest(fault=fault):
+                done = self.model(fault, ranks=2)
+                self.expect(done, code, words)
+                self.assertNotIn("different iterations", done.stdout + done.stderr)
 
     def test_silent_open_of_a_family(self):
         with unittest.mock.patch.dict(os.environ, FAULTY_FAMILY="1"):

@@ -70,10 +70,11 @@ static int choose_exchange(const dlc_axis *axis, const dlc_param_set *set,
         bucket = part < LEAST ? LEAST : part > MOST ? MOST : part;
     int overlap_forward = dlc_session_may_defer(session);
     if (session->rank == 0)
-        dlc_info("ranks may be in different iterations; buckets of %.2f MB%s",
-                 (double)bucket / 1e6,
-                 overlap_forward ? "; forward overlaps the rest of the communication"
-                                 : "");
+        dlc_info(
+            "%sbuckets of %.2f MB%s",
+            session->needs.allows_skew ? "ranks may be in different iterations; " : "",
+            (double)bucket / 1e6,
+            overlap_forward ? "; forward overlaps the rest of the communication" : "");
     *chosen = (dlc_exchange_schedule){.bucket_bytes = bucket,
                                       .overlap_forward = overlap_forward};
     return 1;
@@ -94,7 +95,8 @@ static dlc_status synchronize(dlc_axis *axis) {
     consistency *state = axis->state;
     if (state->synchronized == session->iteration)
         return DLC_OK;
-    dlc_job_activity(session->job, "synchronizing all ranks", NULL, 0);
+    dlc_job_activity(session->job, "synchronization by",
+                     session->setup->consistency->name, 0);
     DLC_EACH_PARAM_SET(session, set)
     DLC_TRY(
         DLC_ASK(session->consistency_ops, "synchronize",

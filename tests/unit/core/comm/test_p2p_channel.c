@@ -232,6 +232,66 @@ START_TEST(wait_any_is_fair) {
 }
 END_TEST
 
+/* A rank that does not exist, or the rank itself, is refused. */
+static void no_peer_body(test_rank *rank, void *context) {
+    (void)context;
+    fixture b;
+    dlc_request *request = NULL;
+    int32_t peer[] = {-1, rank->rank, rank->ranks};
+    fixture_open(&b, rank);
+    for (size_t i = 0; i < sizeof peer / sizeof *peer; i++) {
+        RANK_CHECK(rank, b.channel->send(b.channel->context, peer[i], 1, &request, 1,
+                                         &request) == DLC_ERR_INTERNAL);
+        RANK_CHECK(rank, b.channel->recv(b.channel->context, peer[i], 1, &request, 1,
+                                         &request) == DLC_ERR_INTERNAL);
+    }
+    fixture_close(&b);
+}
+
+START_TEST(no_peer) {
+    ck_assert_int_eq(ranks_run(2, 60, no_peer_body, NULL), 0);
+}
+END_TEST
+
+static dlc_status names_no_request(dlc_endpoint *endpoint, dlc_request *const *requests,
+                                   int32_t count, double seconds, int32_t *which) {
+    (void)endpoint;
+    (void)requests;
+    (void)seconds;
+    *which = count;
+    return DLC_OK;
+}
+
+static void does_nothing(dlc_endpoint *endpoint) {
+    (void)endpoint;
+}
+
+/* A transport's wait_any that reports a request which is none. */
+static void no_request_body(test_rank *rank, void *context) {
+    (void)context;
+    fixture b;
+    dlc_request *request = NULL;
+    int32_t which = -1;
+    fixture_prepare(&b, rank);
+    dlc_feature feature = *b.args.level[0].feature;
+    dlc_transport_ops ops = *(const dlc_transport_ops *)feature.ops;
+    ops.wait_any = names_no_request;
+    ops.wakeup = does_nothing;
+    feature.ops = &ops;
+    b.args.level[0].feature = &feature;
+    RANK_OK(rank, dlc_p2p_open(&b.args, &b.p2p));
+    const dlc_p2p_channel *channel = dlc_p2p_table(b.p2p);
+    RANK_CHECK(rank, channel->wait_any(channel->context, &request, 1, 0.1, &which) ==
+                         DLC_ERR_PLUGIN);
+    ranks_barrier(rank);
+    fixture_close(&b);
+}
+
+START_TEST(no_request) {
+    ck_assert_int_eq(ranks_run(2, 60, no_request_body, NULL), 0);
+}
+END_TEST
+
 /* Without a message wait_any returns at its timeout, and the request remains valid. */
 static void time_out_body(test_rank *rank, void *context) {
     (void)context;
@@ -397,6 +457,8 @@ int main(void) {
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, messages_during_collectives, 0, MOST_RANKS - 1);
     tcase_add_test(tests, wait_any_is_fair);
+    tcase_add_test(tests, no_peer);
+    tcase_add_test(tests, no_request);
     tcase_add_test(tests, time_out);
     tcase_add_test(tests, wakeup);
     tcase_add_test(tests, cancelled);

@@ -157,13 +157,19 @@ END_TEST
 
 /* ---- Consistency models ------------------------------------------------------ */
 
-static const dlc_feature model = {
-    .size = sizeof model, .kind = DLC_KIND_CONSISTENCY, .name = "odd"};
+static const dlc_consistency_ops model_ops = {.size = sizeof model_ops};
+static const dlc_feature model = {.size = sizeof model,
+                                  .kind = DLC_KIND_CONSISTENCY,
+                                  .name = "odd",
+                                  .ops = &model_ops};
 
 START_TEST(needs) {
     dlc_consistency_needs asked = {.size = sizeof asked, .servers = -1};
     refused(dlc_answer_check_needs(&model, &asked), "-1 parameter servers");
     asked.servers = 0;
+    asked.deferred_update = 1;
+    refused(dlc_answer_check_needs(&model, &asked), "has no update");
+    asked.deferred_update = 0;
     ck_assert_int_eq(dlc_answer_check_needs(&model, &asked), DLC_OK);
 }
 END_TEST
