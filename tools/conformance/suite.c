@@ -154,6 +154,7 @@ __attribute__((noreturn)) static void run_child(const suite_subject *subject,
      * check. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setpgid(0, 0);
+    (void)signal(SIGPIPE, SIG_IGN); /* as in jobs */
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null >= 0) {
         (void)dup2(null, STDIN_FILENO);

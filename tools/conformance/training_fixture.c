@@ -128,7 +128,7 @@ static void open_slots(training_fixture *f) {
 }
 
 void training_fixture_open(suite_run *run, training_fixture *f) {
-    *f = (training_fixture){.run = run};
+    *f = (training_fixture){.run = run, .vote = 0.5f};
     make_solver(f);
     device_fixture_open(run, &f->device);
     f->weights = device_fixture_floats(run, &f->device, TRAINING_COUNT);
@@ -186,9 +186,10 @@ static void fill_gradients(const training_fixture *f) {
     memset(f->gradients, 0, TRAINING_COUNT * sizeof(float));
     for (size_t i = 0; i < TRAINING_COUNT; i++)
         if (training_fixture_is_parameter(i))
-            f->gradients[i] = f->weights[i] - f->goal[i];
+            f->gradients[i] = (f->weights[i] - f->goal[i]) / (float)f->exchange.ranks;
     for (size_t i = TRAINING_COUNT - TRAINING_CONTROL_WORDS; i < TRAINING_COUNT; i++)
-        f->gradients[i] = 0.5f;
+        f->gradients[i] = f->vote;
+    f->gradients[TRAINING_COUNT - TRAINING_CONTROL_WORDS] = 0.5f;
 }
 
 void training_fixture_backward(training_fixture *f, int64_t iteration) {

@@ -36,6 +36,7 @@ typedef struct training_fixture {
     dlc_exchange exchange;
     dlc_solver_updater *updater;
     dlc_consistency *model;
+    float vote; /* the control words after the loss; 0.5 unless a check changes it */
 
     /* Numbers of calls of the exchange in the last step. */
     int started[TRAINING_BUCKETS], waited[TRAINING_BUCKETS];
@@ -52,7 +53,8 @@ void training_fixture_destroy(training_fixture *fixture);
 /* Opens and creates for the first iteration. */
 void training_fixture_begin(suite_run *run, training_fixture *fixture);
 
-/* Both halves of an iteration, and an iteration. The control words are 0.5 each. */
+/* Both halves of an iteration, and an iteration. The first control word, the loss, is
+ * 0.5. */
 void training_fixture_backward(training_fixture *fixture, int64_t iteration);
 void training_fixture_finish(training_fixture *fixture, int64_t iteration);
 void training_fixture_step(training_fixture *fixture, int64_t iteration);
@@ -69,5 +71,8 @@ int training_fixture_is_parameter(size_t element);
  * and so does one that is saved and resumed. */
 void training_repeats(suite_run *run);
 void training_resumes(suite_run *run);
+
+/* A check of consistency models: with two ranks. */
+void training_with_two_ranks(suite_run *run);
 
 #endif

@@ -48,23 +48,37 @@ static void block_in_wait(suite_member *m) {
         must_have_checked(m, before, "wait");
 }
 
+/* Nothing arrives before BLOCKED_SECONDS. */
+static void must_end_by_wakeup(suite_member *m, dlc_request *const request[2]) {
+    int32_t which = 7;
+    uint64_t start = dlc_now_ns();
+    m->ops->wakeup(m->endpoint);
+    suite_must(m->run, m->ops->wait_any(m->endpoint, request, 2, 30, &which),
+               "wait_any");
+    if (which != -1 || dlc_since(start) > BLOCKED_SECONDS / 2)
+        suite_fail(m->run,
+                   "after wakeup wait_any returned %d in %.1f s, not -1 at once",
+                   (int)which, dlc_since(start));
+}
+
 static void block_in_wait_any(suite_member *m) {
     unsigned char *byte = suite_group_bytes(m, 1);
-    dlc_request *request;
+    dlc_request *request[2] = {NULL};
     int32_t which = -1;
     suite_group_barrier(m);
     if (m->rank == 1) {
         pause_for(BLOCKED_SECONDS);
-        suite_group_send(m, 0, 1, byte, 1, &request);
-        suite_group_wait(m, request);
+        suite_group_send(m, 0, 1, byte, 1, request);
+        suite_group_wait(m, request[0]);
         return;
     }
     int64_t before = m->checks;
-    suite_group_recv(m, 1, 1, byte, 1, &request);
-    suite_must(m->run, m->ops->wait_any(m->endpoint, &request, 1, 30, &which),
+    suite_group_recv(m, 1, 1, byte, 1, &request[1]);
+    must_end_by_wakeup(m, request);
+    suite_must(m->run, m->ops->wait_any(m->endpoint, request, 2, 30, &which),
                "wait_any");
-    if (which != 0)
-        suite_fail(m->run, "wait_any returned %d when request 0 was done", (int)which);
+    if (which != 1)
+        suite_fail(m->run, "wait_any returned %d when request 1 was done", (int)which);
     must_have_checked(m, before, "wait_any");
 }
 
@@ -236,7 +250,8 @@ static void closes_alone(suite_run *run) {
     { name, promise, DLC_KIND_TRANSPORT, 0, SUITE_LOADED, 60, run }
 
 const suite_check suite_transport_endpoint_checks[] = {
-    CHECK("transport.check", "a blocked call asks whether the job is ending",
+    CHECK("transport.check",
+          "a blocked call asks whether the job is ending, and ends by wakeup",
           asks_for_the_job),
     CHECK("transport.second", "two endpoints work side by side", two_work),
     CHECK("transport.leaks", "endpoints and requests leak nothing", leaks_nothing),

@@ -145,6 +145,12 @@ mutant("consistency.control_words", "consistency", (FINISH, FINISH + "    model-
 mutant("consistency.exchange", "consistency", (WAITS, ""))
 mutant("consistency.exchange", "consistency", ("    return model->exchange->start(", "    if (bucket == 1)\n        return DLC_OK;\n"
                                                "    return model->exchange->start("))
+mutant("consistency.ranks", "consistency", ("    return model->exchange->start(", "    if (model->exchange->ranks > 1)\n"
+                                            "        return DLC_OK;\n    return model->exchange->start("))
+mutant("consistency.ranks", "consistency", ("exchange->context, bucket);", "exchange->context,\n        model->exchange->rank ? "
+                                            "model->exchange->buckets - 1 - bucket : bucket);"))
+mutant("consistency.ranks", "consistency", (FINISH, FINISH + "    if (model->exchange->ranks > 1)\n"
+                                            "        model->weights[0] += (float)model->exchange->rank;\n"))
 mutant("consistency.order", "consistency", ("    return model->exchange->start(", "    model->weights[bucket * 100] += 1;\n"
                                             "    return model->exchange->start("))
 COUNTS = ("    size_t trained;", "    int64_t steps;\n    size_t trained;")
@@ -440,6 +446,11 @@ mutant("transport.tags", "transport", ("    r->tag = tag;\n", "    r->tag = (uin
        ("while (arrived && arrived->tag != tag)", "while (arrived && arrived->tag != (uint32_t)tag)"))
 mutant("transport.check", "transport", ("            rc = e->args->check(e->args->job);", "            rc = DLC_OK;"))
 mutant("transport.check", "transport", ("SLEEP_MS = 50", "SLEEP_MS = 900"))
+WAIT_ANY = ("static dlc_status wait_any(dlc_endpoint *e, dlc_request *const *requests, int32_t count, double seconds,\n"
+            "        int32_t *which) {\n    (void)count;\n    (void)seconds;\n    *which = 1;\n"
+            "    return transport_wait(e, requests[1]);\n}\nstatic void wakeup(dlc_endpoint *e) {\n    (void)e;\n}\n"
+            "static const dlc_transport_ops ops = {\n    .wait_any = wait_any,\n    .wakeup = wakeup,")
+mutant("transport.check", "transport", ("static const dlc_transport_ops ops = {", WAIT_ANY))
 mutant("transport.second", "transport", ("    e->args = args;\n", "    static int opened;\n    if (opened++)\n        return "
                                          'host->fail(DLC_ERR_UNSUPPORTED, "one is open");\n    e->args = args;\n'))
 mutant("transport.second", "transport", ("int32_t rank, dlc_tag tag, size_t bytes, size_t own) {", "int32_t rank, dlc_tag tag, "

@@ -1,0 +1,170 @@
+/* The check of consistency models with two ranks: processes that share memory. Models
+ * that send messages, or have parameter servers, are tested by training jobs alone. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "training_fixture.h"
+
+/* No model that exchanges something every few iterations has just done that at the end.
+ */
+enum { RANKS = 2, STEPS = TRAINING_STEPS - 3, VOTE_AT = 7, NONE = -1 };
+enum { QUEUE = TRAINING_BUCKETS };
+
+/* Memory that both ranks share. */
+typedef struct shared {
+    atomic_uint arrived;   /* at barriers, ever */
+    int32_t bucket[RANKS]; /* that they reduce */
+    float data[RANKS][TRAINING_COUNT];
+} shared;
+
+/* A rank: the buckets that it has started and has not reduced yet. */
+typedef struct rank {
+    training_fixture f;
+    shared *all;
+    int32_t number, queue[QUEUE];
+    unsigned started, reduced, barriers;
+} rank;
+
+static void barrier(rank *r) {
+    const struct timespec pause = {.tv_nsec = 20000};
+    atomic_fetch_add(&r->all->arrived, 1);
+    r->barriers++;
+    while (atomic_load(&r->all->arrived) < RANKS * r->barriers)
+        (void)nanosleep(&pause, NULL);
+}
+
+/* Gives the other rank these elements and gets its own. `bucket` NONE: after an
+ * iteration. */
+static const float *swap(rank *r, int32_t bucket, const float *mine, size_t count) {
+    const shared *all = r->all;
+    barrier(r); /* the other one has read the last ones */
+    memcpy(r->all->data[r->number], mine, count * sizeof *mine);
+    r->all->bucket[r->number] = bucket;
+    barrier(r);
+    if (all->bucket[0] != all->bucket[1])
+        suite_fail(r->f.run, "the ranks do not reduce the same buckets in the same "
+                             "order and iteration");
+    return all->data[1 - r->number];
+}
+
+/* ---- The exchange ----------------------------------------------------------- */
+
+static void check_bucket(const rank *r, int32_t bucket) {
+    if (bucket < 0 || bucket >= TRAINING_BUCKETS)
+        suite_fail(r->f.run, "it uses the exchange for bucket %d of %d", bucket,
+                   TRAINING_BUCKETS);
+}
+
+static dlc_status start(void *context, int32_t bucket) {
+    rank *r = context;
+    check_bucket(r, bucket);
+    for (unsigned i = r->reduced; i < r->started; i++)
+        if (r->queue[i % QUEUE] == bucket)
+            suite_fail(r->f.run, "it started bucket %d twice without a wait", bucket);
+    r->queue[r->started++ % QUEUE] = bucket;
+    return DLC_OK;
+}
+
+/* Reduces the bucket that was started first. */
+static void reduce(rank *r) {
+    int32_t bucket = r->queue[r->reduced++ % QUEUE];
+    size_t begin = training_borders[bucket],
+           count = training_borders[bucket + 1] - begin;
+    const float *other = swap(r, bucket, r->f.gradients + begin, count);
+    for (size_t i = 0; i < count; i++)
+        r->f.gradients[begin + i] += other[i];
+}
+
+static dlc_status wait_for(void *context, int32_t bucket) {
+    rank *r = context;
+    unsigned i = r->reduced;
+    check_bucket(r, bucket);
+    while (i < r->started && r->queue[i % QUEUE] != bucket)
+        i++;
+    if (i < r->started)
+        while (r->reduced <= i)
+            reduce(r);
+    return DLC_OK;
+}
+
+/* ---- A rank ----------------------------------------------------------------- */
+
+/* The control words of an iteration: a loss, and the vote of rank 1 once. */
+static void compare_words(rank *r, int64_t iteration, int *votes) {
+    const float *words = r->f.gradients + TRAINING_COUNT - TRAINING_CONTROL_WORDS;
+    int has_vote = words[1] > 0;
+    const float *other = swap(r, NONE, words, TRAINING_CONTROL_WORDS);
+    if (words[0] != 1 || other[0] != 1)
+        suite_fail(r->f.run,
+                   "after iteration %lld the sum of two losses of 0.5 is %g on rank %d",
+                   (long long)iteration, (double)words[0], r->number);
+    if (has_vote != (other[1] > 0))
+        suite_fail(r->f.run, "a control word is positive on one rank, not on both");
+    *votes += has_vote;
+}
+
+static void compare_weights(rank *r) {
+    suite_must(r->f.run, r->f.ops->synchronize(r->f.model, STEPS), "synchronize");
+    const float *other = swap(r, NONE, r->f.weights, TRAINING_COUNT);
+    if (!suite_same(r->f.weights, other, TRAINING_COUNT))
+        suite_fail(r->f.run, "after synchronize the ranks have different weights");
+}
+
+/* Each rank has another goal. */
+static void be_rank(suite_run *run, shared *all, int32_t number) {
+    static rank r;
+    int votes = 0;
+    training_fixture_open(run, &r.f);
+    r.all = all;
+    r.number = number;
+    for (size_t i = 0; i < TRAINING_COUNT; i++)
+        r.f.goal[i] += (float)number;
+    r.f.exchange.context = &r;
+    r.f.exchange.rank = number;
+    r.f.exchange.ranks = RANKS;
+    r.f.exchange.start = start;
+    r.f.exchange.wait = wait_for;
+    suite_must(run, training_fixture_create(&r.f, 0), "create");
+    for (int64_t i = 0; i < STEPS; i++) {
+        r.f.vote = number == 1 && i == VOTE_AT ? 0.5f : 0;
+        training_fixture_step(&r.f, i);
+        compare_words(&r, i, &votes);
+    }
+    if (votes != 1)
+        suite_fail(run, "a control word that was positive once arrived %d times",
+                   votes);
+    compare_weights(&r);
+}
+
+void training_with_two_ranks(suite_run *run) {
+    dlc_consistency_needs needs = {.size = sizeof needs};
+    const dlc_consistency_ops *ops = run->feature->ops;
+    int status = 0;
+    suite_must(run, ops->needs(run->settings, &needs), "needs");
+    if (needs.p2p_channel || needs.servers)
+        suite_skip(run, "it sends messages or has servers: test it with jobs");
+    shared *all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED)
+        suite_skip(run, "cannot map shared memory: %s", strerror(errno));
+    pid_t ranks[RANKS];
+    for (int32_t i = 0; i < RANKS; i++)
+        if ((ranks[i] = fork()) < 0) {
+            suite_skip(run, "fork: %s", strerror(errno));
+        } else if (ranks[i] == 0) {
+            (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+            be_rank(run, all, i);
+            _exit(0);
+        }
+    for (int32_t i = 0; i < RANKS; i++)
+        if (wait(&status) > 0 && status != 0)
+            suite_fail(run, "a rank was killed by signal %d (%s)", WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+}
