@@ -47,18 +47,21 @@ typedef struct dlc_exchange {
     const size_t *bucket_begin; /* buckets + 1 elements */
 
     /* Starts to all-reduce bucket b in place, after the work that is on the queue now.
-     * Does not block. All ranks start the same buckets in the same order. */
+     * Does not block. All ranks start the same buckets in the same order. A bucket may
+     * be started again once it was waited for: a model may reduce anything in this way,
+     * such as weights that it has copied there, and an iteration need not start any. */
     dlc_status (*start)(void *context, int32_t bucket);
 
     /* Waits until bucket b is reduced, as far as later work on the queue is concerned:
      * without a queue it blocks. */
     dlc_status (*wait)(void *context, int32_t bucket);
 
-    /* Sharded updates (ZeRO stage 1). Then start reduces only the elements
-     * [shard_begin[b], shard_end[b]) of bucket b on this rank, and this rank updates
-     * only those; the other weights belong to other ranks. Slots hold nothing else:
-     * element shard_begin[b] of the arena is element slot_begin[b] of each slot. These
-     * fields are NULL if each rank reduces and updates everything. */
+    /* Sharded updates (ZeRO stage 1), of the core's own synchronous model: for a model
+     * of a plugin these fields and the calls below are NULL. Then start reduces only
+     * the elements [shard_begin[b], shard_end[b]) of bucket b on this rank, and this
+     * rank updates only those; the other weights belong to other ranks. Slots hold
+     * nothing else: element shard_begin[b] of the arena is element slot_begin[b] of
+     * each slot. NULL: each rank reduces and updates everything. */
 
     const size_t *shard_begin, *shard_end, *slot_begin; /* `buckets` elements each */
 
@@ -194,7 +197,8 @@ typedef struct dlc_consistency_extent {
     double share; /* of the batch, that this rank computes; 0: a server */
 } dlc_consistency_extent;
 
-/* The arguments of create. All pointers are valid until destroy. */
+/* The arguments of create. The struct is valid during the call, and what it points to
+ * until destroy: a model may keep a copy. */
 typedef struct dlc_consistency_args {
     uint32_t size;
     const dlc_settings *settings; /* of the feature's option table */
