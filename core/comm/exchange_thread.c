@@ -288,6 +288,8 @@ static dlc_status wait_until(dlc_exchanger *x,
             else
                 (void)pthread_cond_wait(&x->done, &x->lock);
         }
+        if (has_work(x)) /* which the exchange thread could not do during the last */
+            (void)pthread_cond_signal(&x->work);
         x->stats.waited += x->ready[DLC_BUCKET_REDUCE] ? 0 : dlc_since(since);
     }
     dlc_status status = x->failed == DLC_OK ? DLC_OK : failure(x);

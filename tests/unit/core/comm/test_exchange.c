@@ -272,6 +272,37 @@ START_TEST(misuse) {
 }
 END_TEST
 
+/* A bucket is reduced while the train thread computes, also if that has just helped
+ * with the one before: rank 0 needs both, rank 1 waits for one only. */
+static void helped_body(test_rank *rank, void *context) {
+    volatile char *reduced = rank->shared;
+    fixture b;
+    (void)context;
+    fixture_open(&b, rank, PLAIN);
+    for (int round = 0; round < ROUNDS; round++) {
+        ranks_barrier(rank);
+        if (rank->rank == 0)
+            usleep(5000);
+        RANK_OK(rank, start(&b, 1));
+        RANK_OK(rank, start(&b, 3));
+        RANK_OK(rank, wait(&b, 1));
+        if (rank->rank == 0) {
+            RANK_OK(rank, wait(&b, 3));
+            reduced[round] = 1;
+        }
+        for (int i = 0; !reduced[round] && i < 2000; i++)
+            usleep(1000);
+        RANK_CHECK(rank, reduced[round]);
+        RANK_OK(rank, wait(&b, 3));
+    }
+    fixture_close(&b);
+}
+
+START_TEST(helped) {
+    ck_assert_int_eq(ranks_run(2, 30, helped_body, NULL), 0);
+}
+END_TEST
+
 /* The exchanger is closed while a bucket is in flight that no peer will ever start. */
 static void abandoned_body(test_rank *rank, void *context) {
     fixture b;
@@ -404,6 +435,7 @@ int main(void) {
     tcase_add_test(tests, hidden_fraction);
     tcase_add_test(tests, one_rank);
     tcase_add_test(tests, misuse);
+    tcase_add_test(tests, helped);
     tcase_add_test(tests, abandoned);
     tcase_add_test(tests, lost_peer);
     suite_add_tcase(suite, tests);
