@@ -33,14 +33,14 @@ static dlc_transport_finding *place_for(dlc_connection_trial *t,
     return &grown[t->findings++];
 }
 
-/* What is known to be slow does not get slower. */
+/* What cannot be used stays so, and what is known to be slow does not get slower. */
 dlc_status dlc_connection_trial_add(dlc_connection_trial *t,
                                     const dlc_transport_finding *what, int *again) {
     char scope[48] = "";
     dlc_transport_finding *f = place_for(t, what);
     if (!f)
         return DLC_ERR_NOMEM;
-    if (f->slowdown > 0 && what->slowdown > 0)
+    if (f->name[0] && (!(f->slowdown > 0) || what->slowdown > 0))
         return DLC_OK;
     *f = *what;
     *again = 1;
