@@ -350,12 +350,8 @@ static dlc_status choose_one(request *q, const char *name, dlc_comm_scope scope)
 static dlc_status choose_named(request *q, char *const *name, int32_t names) {
     static const dlc_domain_level end[] = {DLC_DOMAIN_MACHINE, DLC_DOMAIN_RACK,
                                            DLC_DOMAIN_JOB};
-    const dlc_rank_info *first = q->scopes.rank_info;
-    int one_node = 1;
-    for (int32_t r = 1; r < q->scopes.ranks; r++)
-        one_node &= first[r].node == first->node;
     dlc_comm_scope all = {DLC_SCOPE_RANKS, DLC_DOMAIN_JOB};
-    if (names == 1 || one_node)
+    if (names == 1 || q->scopes.domains[DLC_DOMAIN_MACHINE] == 1)
         return choose_one(q, name[0], all);
     int32_t below = DLC_SCOPE_RANKS;
     for (int32_t i = 0; i < names; i++) {

@@ -26,13 +26,6 @@ static dlc_status oob_all_gather(void *context, const void *mine, size_t bytes,
 
 /* ---- Opening and closing ------------------------------------------------- */
 
-static dlc_status join_oob(const dlc_comm *comm, int32_t level, const int32_t *members,
-                           dlc_team_args *team) {
-    team->oob_all_gather = dlc_oob_all_gather;
-    team->check = dlc_oob_check;
-    return dlc_oob_add_group(comm->oob, level, members, team->ranks, &team->job);
-}
-
 static dlc_status open_level(dlc_comm *comm, const dlc_comm_args *args, int32_t level,
                              int32_t *members, dlc_rank_info *rank_info) {
     const dlc_comm_level *how = &args->level[level];
@@ -52,10 +45,9 @@ static dlc_status open_level(dlc_comm *comm, const dlc_comm_args *args, int32_t 
                           .device_ops = args->device_ops,
                           .device = comm->device,
                           .any_order = args->any_order,
-                          .job = comm,
-                          .oob_all_gather = oob_all_gather,
-                          .check = dlc_comm_check};
-    DLC_TRY(join_oob(comm, level, members, &team));
+                          .oob_all_gather = dlc_oob_all_gather,
+                          .check = dlc_oob_check};
+    DLC_TRY(dlc_oob_add_group(comm->oob, level, members, count, &team.job));
     return dlc_team_open(&team, &comm->team[level]);
 }
 

@@ -1,10 +1,9 @@
 /* Forms the teams of each level from domains. */
 #include "comm/levels.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/nodes.h"
 
 int dlc_levels_same_domain(const dlc_rank_info *a, const dlc_rank_info *b,
                            dlc_domain_level level) {
@@ -37,16 +36,6 @@ static dlc_status allocate(dlc_levels *l) {
         complete &= level->team && level->position && level->size && level->leads;
     }
     return complete ? DLC_OK : DLC_ERR_NOMEM;
-}
-
-/* Sorts the ranks by their order; insertion sort, as most are in order already. */
-static void sort(const dlc_rank_info *rank_info, dlc_levels *l) {
-    for (int32_t r = 0; r < l->ranks; r++) {
-        int32_t at = r;
-        for (; at > 0 && rank_info[l->order[at - 1]].order > rank_info[r].order; at--)
-            l->order[at] = l->order[at - 1];
-        l->order[at] = r;
-    }
 }
 
 /* Puts a rank into the team of the first rank with the same part, or a team of its own.
@@ -112,7 +101,7 @@ dlc_status dlc_levels_make(const dlc_rank_info *rank_info, int32_t ranks,
     }
     for (int32_t r = 0; r < ranks; r++)
         parts[r] = (part){.goes_on = 1};
-    sort(rank_info, &l);
+    dlc_nodes_sort(rank_info, ranks, l.order);
     for (int32_t i = 0; i < levels; i++)
         form_teams(&l, rank_info, within[i], &l.level[i], parts);
     dlc_free(parts);

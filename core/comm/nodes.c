@@ -13,9 +13,7 @@ int32_t dlc_nodes_count(const dlc_rank_info *rank_info, int32_t ranks) {
     return nodes;
 }
 
-/* Copies the fields that both sides know: a plugin's struct may be of another size. */
-static void copy_rank_info(const dlc_rank_info *from, int32_t ranks,
-                           dlc_rank_info *to) {
+void dlc_nodes_copy_info(const dlc_rank_info *from, int32_t ranks, dlc_rank_info *to) {
     for (int32_t r = 0; r < ranks; r++, from = DLC_NEXT(from)) {
         memcpy(&to[r], from, from->size < sizeof *to ? from->size : sizeof *to);
         to[r].size = sizeof *to;
@@ -29,13 +27,11 @@ static int32_t find_node(const int32_t *key, int32_t count, int32_t wanted) {
     return i;
 }
 
-/* Sorts the ranks by their order; insertion sort, as most are in order already. */
-static void sort(const dlc_nodes *nodes, int32_t *sorted) {
-    for (int32_t r = 0; r < nodes->ranks; r++) {
+/* Insertion sort, as most are in order already. */
+void dlc_nodes_sort(const dlc_rank_info *rank_info, int32_t ranks, int32_t *sorted) {
+    for (int32_t r = 0; r < ranks; r++) {
         int32_t at = r;
-        for (; at > 0 &&
-               nodes->rank_info[sorted[at - 1]].order > nodes->rank_info[r].order;
-             at--)
+        for (; at > 0 && rank_info[sorted[at - 1]].order > rank_info[r].order; at--)
             sorted[at] = sorted[at - 1];
         sorted[at] = r;
     }
@@ -84,8 +80,8 @@ dlc_status dlc_nodes_make(const dlc_rank_info *rank_info, int32_t ranks,
         dlc_nodes_free(&made);
         return DLC_ERR_NOMEM;
     }
-    copy_rank_info(rank_info, ranks, made.rank_info);
-    sort(&made, key + count);
+    dlc_nodes_copy_info(rank_info, ranks, made.rank_info);
+    dlc_nodes_sort(made.rank_info, ranks, key + count);
     number_nodes(key + count, key, &made);
     list_members(&made);
     dlc_free(key);
@@ -110,7 +106,6 @@ static dlc_merge *merge_pairwise(const int32_t *ranks, int32_t count, dlc_merge 
     return to;
 }
 
-/* The first node of a rack, or the number of nodes. */
 int32_t dlc_nodes_rack_begin(const dlc_nodes *nodes, int32_t rack) {
     int32_t node = 0;
     while (node < nodes->nodes && nodes->rack[node] < rack)

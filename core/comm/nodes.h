@@ -32,6 +32,13 @@ typedef struct dlc_nodes {
  * rank, of this build's size. */
 int32_t dlc_nodes_count(const dlc_rank_info *rank_info, int32_t ranks);
 
+/* Copies an array of `from`'s size, the fields that both sides know, to one of this
+ * build's: a plugin's struct may be of another. */
+void dlc_nodes_copy_info(const dlc_rank_info *from, int32_t ranks, dlc_rank_info *to);
+
+/* Lists the ranks by dlc_rank_info.order. `rank_info`: of this build's size. */
+void dlc_nodes_sort(const dlc_rank_info *rank_info, int32_t ranks, int32_t *sorted);
+
 /* `rank_info`: one per rank, walked by size and copied. */
 dlc_status dlc_nodes_make(const dlc_rank_info *rank_info, int32_t ranks,
                           dlc_nodes *nodes);

@@ -2,10 +2,10 @@
 #include "comm/scopes.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "comm/levels.h"
+#include "comm/nodes.h"
 #include "topology/route.h"
 
 /* Groups of more ranks are judged by the links of their first rank alone; a slower one
@@ -91,12 +91,7 @@ dlc_status dlc_scopes_open(const dlc_scopes_args *args, dlc_scopes *scopes) {
         dlc_scopes_close(&s);
         return DLC_ERR_NOMEM;
     }
-    const dlc_rank_info *from = args->group->rank_info;
-    for (int32_t r = 0; r < s.ranks; r++, from = DLC_NEXT(from)) {
-        memcpy(&s.rank_info[r], from,
-               from->size < sizeof *from ? from->size : sizeof *from);
-        s.rank_info[r].size = sizeof *from;
-    }
+    dlc_nodes_copy_info(args->group->rank_info, s.ranks, s.rank_info);
     number_ranks(&s);
     read_network(&s);
     *scopes = s;
