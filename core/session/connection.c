@@ -62,14 +62,19 @@ static dlc_status settings_of(void *context, const dlc_feature *feature,
 
 /* ---- The choice -------------------------------------------------------------- */
 
+/* Logs lines, without the final newline, and frees them. */
+static void log_text(dlc_log_level level, dlc_text *text) {
+    if (dlc_text_status(text) == DLC_OK && text->length > 0) {
+        text->bytes[text->length - 1] = '\0';
+        dlc_log_lines(level, dlc_text_string(text));
+    }
+    dlc_text_free(text);
+}
+
 static void announce(const dlc_transport_choice *choice) {
     dlc_text text = {0};
     dlc_transport_choice_text(choice, &text);
-    if (dlc_text_status(&text) == DLC_OK && text.length > 0) {
-        text.bytes[text.length - 1] = '\0'; /* drop the final newline */
-        dlc_log_lines(DLC_LOG_INFO, dlc_text_string(&text));
-    }
-    dlc_text_free(&text);
+    log_text(DLC_LOG_INFO, &text);
 }
 
 /* What one rank chose. */
@@ -241,11 +246,7 @@ static dlc_status choose_and_open(const dlc_connection_args *args, dlc_comm_args
 static void show_domains(const dlc_connection *connection) {
     dlc_text text = {0};
     dlc_domains_text(&connection->domains, &connection->topo, &text);
-    if (dlc_text_status(&text) == DLC_OK && text.length > 0) {
-        text.bytes[text.length - 1] = '\0'; /* drop the final newline */
-        dlc_log_lines(DLC_LOG_DEBUG, dlc_text_string(&text));
-    }
-    dlc_text_free(&text);
+    log_text(DLC_LOG_DEBUG, &text);
 }
 
 static dlc_status find_domains(const dlc_connection_args *args,
