@@ -24,8 +24,8 @@ enum { COUNTS = SANITIZED ? 3 : sizeof rank_counts / sizeof *rank_counts };
 static const size_t counts[] = {0,    1,    2,    4,     7,     9,    100,
                                 2047, 2048, 2049, 16384, 32768, 70001};
 enum { SIZES = sizeof counts / sizeof *counts };
-/* Three ranks reduce it in three chunks, the last of which are shorter and unlike. */
-enum { SEVERAL_CHUNKS = 3 * 600000 + 1, MOST = SEVERAL_CHUNKS };
+/* Three ranks reduce it in three whole chunks, and the last one in a fourth, of one. */
+enum { SEVERAL_CHUNKS = 3 * 3 * (256 << 10) + 1, MOST = SEVERAL_CHUNKS };
 
 /* What the communicator may use. */
 enum { EVERYTHING, MESSAGES_ONLY, MACHINES, NOT_PAIRWISE, DISCRETE_DEVICE, MODES };
@@ -171,7 +171,7 @@ static void several_chunks_body(test_rank *rank, void *context) {
 
 START_TEST(several_chunks) {
     int mode = _i ? MACHINES : MESSAGES_ONLY;
-    ck_assert_int_eq(ranks_run(3, 60, several_chunks_body, &mode), 0);
+    ck_assert_int_eq(ranks_run(3, 20, several_chunks_body, &mode), 0);
 }
 END_TEST
 
