@@ -53,7 +53,7 @@ static dlc_status make_racks(const dlc_comm_args *how, const dlc_machine_links *
 
 static dlc_status measure(const dlc_racks_args *args, dlc_comm **comm, racks *found) {
     dlc_machine_links links = {.machines = 0};
-    dlc_job_activity(args->job, "bandwidth between machines", NULL, 0);
+    dlc_job_activity(args->job, "bandwidth", "between machines", 0);
     dlc_status status = dlc_machine_links_measure(args->how, args->device, *comm,
                                                   &links);
     if (status == DLC_OK && links.machines > 0)
