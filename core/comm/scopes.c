@@ -141,7 +141,8 @@ static int keeps_order(const dlc_scopes *s, dlc_domain_level level) {
 int32_t dlc_scopes_levels(const dlc_scopes *scopes,
                           dlc_domain_level level[DLC_DOMAIN_LEVELS]) {
     int32_t count = 0, before = scopes->ranks;
-    for (int i = 0; i < DLC_DOMAIN_JOB; i++) {
+    int first = scopes->args.domains ? DLC_DOMAIN_DEVICE : DLC_DOMAIN_MACHINE;
+    for (int i = first; i < DLC_DOMAIN_JOB; i++) {
         int32_t domains = count_domains(scopes, i);
         if (domains == before || domains == 1 ||
             !keeps_order(scopes, (dlc_domain_level)i))

@@ -303,6 +303,7 @@ START_TEST(levels_of_racks) {
     racks();
     ck_assert_int_eq(choose("auto"), DLC_OK);
     check_chosen("near+better+better");
+    ck_assert_int_eq(choice.level[0].scope.within, DLC_DOMAIN_MACHINE);
     ck_assert_int_eq(choice.level[1].scope.within, DLC_DOMAIN_RACK);
 }
 END_TEST
