@@ -25,15 +25,12 @@ void dlc_transport_choice_name(const dlc_transport_choice *choice, dlc_text *tex
         dlc_text_add(text, "%s%s", i > 0 ? "+" : "", choice->level[i].feature->name);
 }
 
-static int is_same(dlc_comm_scope a, dlc_comm_scope b) {
-    return a.below == b.below && a.within == b.within;
-}
-
 /* The verdict that was chosen in a scope; NULL: the choice has no such level. */
 static const dlc_transport_verdict *chosen_in(const dlc_transport_choice *choice,
                                               dlc_comm_scope scope) {
     for (size_t i = 0; i < choice->verdicts; i++)
-        if (choice->verdict[i].chosen && is_same(choice->verdict[i].scope, scope))
+        if (choice->verdict[i].chosen &&
+            dlc_comm_scope_is_same(choice->verdict[i].scope, scope))
             return &choice->verdict[i];
     return NULL;
 }

@@ -15,6 +15,10 @@ typedef struct dlc_comm_scope {
 } dlc_comm_scope;
 #define DLC_SCOPE_RANKS (-1)
 
+static inline int dlc_comm_scope_is_same(dlc_comm_scope a, dlc_comm_scope b) {
+    return a.below == b.below && a.within == b.within;
+}
+
 /* The ranks of a choice; what they are made from must stay valid. */
 typedef struct dlc_scopes_args {
     const dlc_transport_args *group;

@@ -78,8 +78,7 @@ static int can_use(const dlc_transport_choice *mine, const dlc_transport_finding
     its->elsewhere = 0;
     for (size_t i = 0; i < mine->verdicts; i++) {
         const dlc_transport_verdict *v = &mine->verdict[i];
-        int here = v->scope.below == level->scope.below &&
-                   v->scope.within == level->scope.within;
+        int here = dlc_comm_scope_is_same(v->scope, level->scope);
         if (strcmp(v->name, level->name) != 0)
             continue;
         if (here && v->seconds > 0)

@@ -20,8 +20,8 @@ static dlc_transport_finding *place_for(dlc_connection_trial *t,
                                         const dlc_transport_finding *what) {
     for (size_t i = 0; i < t->findings; i++) {
         dlc_transport_finding *f = &t->finding[i];
-        if (strcmp(f->name, what->name) == 0 && f->scope.below == what->scope.below &&
-            f->scope.within == what->scope.within)
+        if (strcmp(f->name, what->name) == 0 &&
+            dlc_comm_scope_is_same(f->scope, what->scope))
             return f;
     }
     dlc_transport_finding *grown = dlc_grow(t->finding, t->findings, t->findings + 1,
