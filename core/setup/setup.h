@@ -129,6 +129,8 @@ dlc_status dlc_setup_split_batch(dlc_setup *setup);
 /* The mesh of so many ranks; a rank alone has the whole net. DLC_ERR_CONFIG with a
  * sentence that says where. */
 dlc_status dlc_setup_make_mesh(const dlc_setup *setup, int32_t ranks, dlc_mesh *mesh);
+/* Is the consistency model not the core's own, synchronous one? */
+int dlc_setup_has_consistency_plugin(const dlc_setup *setup);
 /* Do ranks have different parts of the net? */
 int dlc_setup_divides_net(const dlc_setup *setup);
 /* Lists all settings that must agree on the ranks of a job, for dlc_job_options. */

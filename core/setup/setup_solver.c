@@ -71,12 +71,16 @@ static void check_plateau(const dlc_setup *setup, const dlc_solver *solver,
             "is no [data.test]");
 }
 
+int dlc_setup_has_consistency_plugin(const dlc_setup *setup) {
+    return setup->consistency != &dlc_synchronous_feature;
+}
+
 /* With bounded staleness the ranks have different weights. */
 static void check_average(const dlc_setup *setup, const dlc_solver *solver,
                           dlc_problems *problems) {
     const dlc_settings *run = setup->train_settings;
     if (solver->ema > 0 && !setup->consistency_broken &&
-        setup->consistency != &dlc_synchronous_feature)
+        dlc_setup_has_consistency_plugin(setup))
         dlc_problems_add(problems, setup->config,
                          dlc_settings_line(setup->solver_settings, "ema"),
                          "[solver] ema needs ranks that have the same weights; set "

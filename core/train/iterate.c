@@ -10,7 +10,6 @@
 #include "plugin/answers.h"
 #include "session/param_sets.h"
 #include "session/session_schedule.h"
-#include "solver/synchronous.h"
 
 /* Control words at the end of the gradient arena: reduced over the ranks with the last
  * bucket, so that all ranks act alike in the same iteration at no extra cost. */
@@ -274,10 +273,9 @@ static dlc_status reduce(dlc_iterate *iterate) {
  * collective layers keep it in step with them. */
 static dlc_status update(const dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
-    const dlc_feature *model = session->setup->consistency;
-    int is_plugin = model != &dlc_synchronous_feature;
+    int is_plugin = dlc_setup_has_consistency_plugin(session->setup);
     dlc_job_activity(session->job, is_plugin ? "update by" : "update",
-                     is_plugin ? model->name : NULL, 0);
+                     is_plugin ? session->setup->consistency->name : NULL, 0);
     return dlc_param_sets_update(session, is_server(session) &&
                                               !dlc_net_collective_layer(session->net));
 }

@@ -9,7 +9,6 @@
 #include "plugin/answers.h"
 #include "session/exchange_schedule.h"
 #include "session/session.h"
-#include "solver/synchronous.h"
 
 /* The state of the axis. */
 typedef struct consistency {
@@ -21,7 +20,7 @@ typedef struct consistency {
 /* ---- Opening ------------------------------------------------------------------- */
 
 static int is_wanted(const dlc_session *session) {
-    return session->setup->consistency != &dlc_synchronous_feature;
+    return dlc_setup_has_consistency_plugin(session->setup);
 }
 
 static dlc_status check(const dlc_axis *axis) {
