@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import tempfile
 import time
@@ -55,6 +56,12 @@ type = accuracy
 """
 
 ENDLESS = 1000000000
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def obey_permissions():

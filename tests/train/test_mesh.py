@@ -5,10 +5,11 @@ order of float32 sums; their checkpoints go on in any other layout."""
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import tempfile
 import unittest
+
+import runs
 
 BIN = os.environ["DLCORE_BIN"]
 CLOSE = 1e-4  # relative
@@ -188,9 +189,7 @@ class Mesh(unittest.TestCase):
 
     def launched(self, ranks, mesh, *more):
         """What each of the ranks that another launcher starts returns, and rank 0 prints."""
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = runs.free_port()
         command = self.command(mesh, *more)
         jobs = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True, env=dict(

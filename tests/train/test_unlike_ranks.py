@@ -5,19 +5,12 @@ one lacks what."""
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import unittest
 
 import runs
 
 BUILD = pathlib.Path(runs.BIN).parent.parent
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class UnlikeRanks(runs.Runs):
@@ -35,7 +28,7 @@ class UnlikeRanks(runs.Runs):
     def train(self, *commands):
         """What the ranks, each with its own command, say, and their exit codes."""
         common = dict(os.environ, WORLD_SIZE=str(len(commands)), MASTER_ADDR="127.0.0.1",
-                      MASTER_PORT=str(free_port()))
+                      MASTER_PORT=str(runs.free_port()))
         common.pop("DLCORE_PLUGIN_PATH", None)  # an installation has its own
         self.runs += 1
         jobs = [subprocess.Popen([command, *self.command(f"--run-dir=run{self.runs}")[1:]],
