@@ -53,8 +53,11 @@ class Job:
         if any(child.poll() is not None for child in self.children):
             raise RuntimeError(f"{self.name}: dlcore ended: " + pathlib.Path(f"{self.logs[0]}.err").read_text()[-600:])
 
+    def is_warm(self, log):
+        return len(self.times(log)) >= WARM
+
     def wait_until_warm(self):
-        while any(len(self.times(log)) < WARM for log in self.logs):
+        while not all(map(self.is_warm, self.logs)):
             self.check()
             time.sleep(0.2)
 

@@ -70,7 +70,8 @@ class Situation:
 
 
 def nodes(nodes, ranks, rate, *more, settings=(), transports=None, cut=None):
-    """Nodes with links of `rate`; `cut`: domains and the rate between these, if that is slower."""
+    """Nodes with links of `rate`; `cut`: the domains and the rate between these that limit a
+    reduction, if not the nodes and their links."""
     domains, between = cut or (nodes, rate)
     return Situation(nodes * ranks, ("-n", str(nodes), "-r", str(ranks), "-b", rate, *more), settings=settings,
                      transports=transports or (BETWEEN if ranks > 1 else ("ucx",)),
@@ -120,15 +121,13 @@ class Job(in_turns.Job):
 
     def start(self):
         """Waits for the first steps, two if they are long, and stops."""
-        while len(times := self.times(self.logs[0])) < in_turns.WARM and not self.are_long(times):
-            self.check()
-            time.sleep(0.2)
+        self.wait_until_warm()
         self.tell(signal.SIGSTOP)
         return self
 
-    @staticmethod
-    def are_long(times):
-        return len(times) > 1 and times[-1] - times[-2] > LONG
+    def is_warm(self, log):
+        times = self.times(log)
+        return super().is_warm(log) or (len(times) > 1 and times[-1] - times[-2] > LONG)
 
     def turn(self, seconds):
         """Returns the mean step of a turn of at least three steps, one if they are long, without
