@@ -42,6 +42,10 @@ typedef struct dlc_comm_args {
     void *job;
     dlc_status (*oob_all_gather)(void *job, const void *mine, size_t bytes, void *all);
     dlc_status (*check)(void *job);
+    /* Called when a message of a collective has been sent or received, since a large
+     * buffer may take minutes on a slow link. May be NULL. */
+    void (*on_progress)(void *progress_context);
+    void *progress_context;
 } dlc_comm_args;
 
 /* Collective over all ranks; blocks until all have called it. */

@@ -46,7 +46,9 @@ static dlc_status open_level(dlc_comm *comm, const dlc_comm_args *args, int32_t 
                           .device = comm->device,
                           .any_order = args->any_order,
                           .oob_all_gather = dlc_oob_all_gather,
-                          .check = dlc_oob_check};
+                          .check = dlc_oob_check,
+                          .on_progress = args->on_progress,
+                          .progress_context = args->progress_context};
     DLC_TRY(dlc_oob_add_group(comm->oob, level, members, count, &team.job));
     return dlc_team_open(&team, &comm->team[level]);
 }

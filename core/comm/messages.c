@@ -106,8 +106,11 @@ static dlc_status wait_all(dlc_team *team, int set) {
     dlc_request **first = team->requests + 2 * (size_t)team->args.ranks * (size_t)set;
 
     team->pending[set] = 0;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         DLC_TRY(DLC_ASK(team->ops, "wait", team->ops->wait(team->endpoint, first[i])));
+        if (team->on_progress)
+            team->on_progress(team->progress_context);
+    }
     return DLC_OK;
 }
 

@@ -49,6 +49,8 @@ dlc_status dlc_team_open(const dlc_team_args *args, dlc_team **team) {
         return DLC_ERR_NOMEM;
     made->feature = args->feature;
     made->ops = args->feature->ops;
+    made->on_progress = args->on_progress;
+    made->progress_context = args->progress_context;
     dlc_status status = open_team(made, args);
     if (status != DLC_OK) {
         dlc_team_close(made);

@@ -24,6 +24,8 @@ typedef struct dlc_team_args {
     void *job;
     dlc_status (*oob_all_gather)(void *job, const void *mine, size_t bytes, void *all);
     dlc_status (*check)(void *job);
+    void (*on_progress)(void *progress_context); /* as in dlc_comm_args */
+    void *progress_context;
 } dlc_team_args;
 
 enum { DLC_TEAM_SETS = 4 };
@@ -34,6 +36,8 @@ typedef struct dlc_team {
     dlc_transport_args args; /* as the transport sees them */
     dlc_endpoint *endpoint;
     dlc_nodes nodes;
+    void (*on_progress)(void *progress_context); /* may be NULL */
+    void *progress_context;
     int reduces;         /* the transport's own reductions may be used */
     int supports_queues; /* ... and its stream-ordered collectives */
     int messages_only;   /* it said that its collectives don't support this team */

@@ -148,6 +148,10 @@ void dlc_job_activity(dlc_job *job, const char *phase, const char *name,
  * clears it. Counts as progress. */
 void dlc_job_exchange_activity(dlc_job *job, const char *name, uint64_t bytes);
 
+/* Counts as progress: a part of what these have named is done. Cheap; any thread. Takes
+ * void, to fit dlc_comm_args.on_progress. */
+void dlc_job_progress(void *job);
+
 /* What signals have asked for since the last call, as a set of these bits. A signal to
  * the launcher or to any rank reaches every rank, but not at the same moment: ranks
  * must agree before they act. Any thread. */

@@ -421,6 +421,10 @@ void dlc_job_exchange_activity(dlc_job *job, const char *name, uint64_t bytes) {
     increment(&job->activity->steps);
 }
 
+void dlc_job_progress(void *job) {
+    increment(&((dlc_job *)job)->activity->steps);
+}
+
 /* ---- Collectives ------------------------------------------------------------ */
 
 /* Reads the channel in the calling thread, before the control thread runs. */

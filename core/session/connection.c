@@ -328,7 +328,9 @@ static dlc_status open_connection(const dlc_connection_args *args,
                           .any_order = args->any_order,
                           .job = args->job,
                           .oob_all_gather = dlc_job_all_gather,
-                          .check = dlc_job_check};
+                          .check = dlc_job_check,
+                          .on_progress = dlc_job_progress,
+                          .progress_context = args->job};
     char description[512];
     if (comm.ranks > 1) {
         DLC_TRY(compare_devices(args));

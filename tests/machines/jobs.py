@@ -193,6 +193,18 @@ class Machines(unittest.TestCase):
         self.assertEqual(len(sent), 4, done.stdout)  # of both machines
         self.assertGreater(min(sent), 0.3 * max(sent), done.stdout)
 
+    def test_a_slow_link_is_no_hang(self):
+        """Reductions that take longer than the hang timeout together, without a word from those who wait."""
+        done = subprocess.run(
+            [str(MACHINES), "-n", "2", "-r", "1", "-b", "8mbit", "--", BIN, "bench", "comm", "--min=512K",
+             "--max=512K", "--iterations=8", "--warm-up=1", "--no-check", "--transport=ucx",
+             f"--set=parallel.hang_timeout={HANG_TIMEOUT}"],
+            env=dict(os.environ, UCX_TLS="tcp,self"), capture_output=True, text=True,
+            timeout=TIMEOUT, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        one = float(re.search(r"float +sum +-1 +(\S+)", done.stdout)[1]) / 1e6
+        self.assertGreater(8 * one, HANG_TIMEOUT)
+
     def test_a_link_is_cut(self):
         job = self.start_over_ucx("-c", """
             until grep -q 'training for' "$LOG"; do sleep 0.1; done

@@ -37,7 +37,8 @@ typedef struct fixture {
     dlc_device *device;
     dlc_settings *settings;
     dlc_memory memory;
-    float *host; /* copied to and from device memory */
+    float *host;  /* copied to and from device memory */
+    int messages; /* of collectives */
 } fixture;
 
 static dlc_feature limited;
@@ -52,6 +53,10 @@ static const dlc_feature *limit(const dlc_feature *feature, int mode) {
     if (mode == NOT_PAIRWISE)
         limited.caps &= ~(uint64_t)DLC_TRANSPORT_PAIRWISE;
     return &limited;
+}
+
+static void count_message(void *messages) {
+    ++*(int *)messages;
 }
 
 static void fixture_open(fixture *b, test_rank *rank, int mode) {
@@ -77,7 +82,9 @@ static void fixture_open(fixture *b, test_rank *rank, int mode) {
         .device = {.size = sizeof args.device, .threads = 2},
         .job = rank,
         .oob_all_gather = ranks_all_gather,
-        .check = ranks_check};
+        .check = ranks_check,
+        .on_progress = count_message,
+        .progress_context = &b->messages};
     RANK_OK(rank, dlc_comm_open(&args, &b->comm));
     memset(rank_info, 0xff,
            sizeof rank_info); /* the communicator must have copied it */
@@ -164,8 +171,12 @@ END_TEST
 static void several_chunks_body(test_rank *rank, void *context) {
     fixture b;
     fixture_open(&b, rank, *(const int *)context);
-    for (uint64_t salt = 1; salt < 3; salt++)
+    for (uint64_t salt = 1; salt < 3; salt++) {
+        b.messages = 0;
         collectives_of(&b, SEVERAL_CHUNKS, salt);
+        /* In two reductions, of at least three chunks, to two ranks and from them. */
+        RANK_CHECK(rank, b.messages >= 2 * 3 * (2 + 2));
+    }
     fixture_close(&b);
 }
 
