@@ -69,9 +69,10 @@ static dlc_status go_down(dlc_comm *comm, float *buffer, size_t count, int32_t t
     return DLC_OK;
 }
 
-/* Elements of a part, and parts of a buffer, that go through the levels one after the
- * other, so that all levels are busy at once. */
-enum { PART = 256 << 10, PARTS = 16 };
+/* Elements of a part of a buffer; the parts go through the levels one after the other,
+ * so that all levels are busy at once. Small ones keep memory in caches, and on a slow
+ * link let no connection get far ahead of the others. */
+enum { PART = 256 << 10 };
 
 static part nth_part(size_t count, int32_t i, int32_t parts) {
     size_t begin = dlc_slice(count, i, parts);
@@ -80,9 +81,8 @@ static part nth_part(size_t count, int32_t i, int32_t parts) {
 
 /* Reduces the parts: up the lower levels, by the outer thread on the last one, and down
  * again, a few parts later. */
-static dlc_status reduce_parts(dlc_comm *comm, float *buffer, size_t count,
-                               int32_t parts) {
-    int32_t last = last_level(comm);
+static dlc_status reduce_parts(dlc_comm *comm, float *buffer, size_t count) {
+    int32_t last = last_level(comm), parts = (int32_t)(count / PART);
     for (int32_t up = 0, down = 0; down < parts; down++) {
         for (; up < parts && up < down + DLC_OUTER_PARTS; up++) {
             part whole = nth_part(count, up, parts), its;
@@ -108,10 +108,9 @@ static int has_parts(const dlc_comm *comm, size_t count) {
 static dlc_status all_reduce(dlc_comm *comm, float *buffer, size_t count) {
     int32_t last = last_level(comm);
     if (has_parts(comm, count)) {
-        size_t parts = count / PART < PARTS ? count / PART : PARTS;
         if (!comm->outer)
             DLC_TRY(dlc_outer_open(&comm->cancelled, &comm->outer));
-        dlc_status status = reduce_parts(comm, buffer, count, (int32_t)parts);
+        dlc_status status = reduce_parts(comm, buffer, count);
         return status == DLC_OK ? DLC_OK : dlc_outer_cancel(comm->outer, status);
     }
     part its;

@@ -15,8 +15,9 @@
 #include "support/reference.h"
 #include "support/sanitized.h"
 
-/* The most elements go through the levels in parts. */
-enum { MOST_RANKS = 8, MOST = 1200007 };
+/* The most elements go through the levels in six parts, of which four may be started.
+ */
+enum { MOST_RANKS = 8, MOST = 1600007 };
 
 typedef struct machine_layout {
     int ranks, even; /* even: nodes have equal numbers of ranks */
