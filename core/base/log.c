@@ -151,7 +151,7 @@ int dlc_log_is_terminal(void) {
     int is = atomic_load(&known);
     if (is < 0) {
         const char *term = getenv("TERM");
-        is = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
+        is = isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
         atomic_store(&known, is);
     }
     return is && atomic_load(&job_rank) == 0;

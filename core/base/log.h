@@ -46,8 +46,8 @@ dlc_status dlc_log_results_status(void);
 dlc_json dlc_log_event_begin(const char *event);
 void dlc_log_event_end(dlc_json *fields);
 
-/* Whether stderr is a terminal that can redraw a line (not with TERM=dumb), and this is
- * rank 0. */
+/* Whether stderr is a terminal that can redraw a line (TERM is set, and not to dumb),
+ * and this is rank 0. */
 int dlc_log_is_terminal(void);
 
 /* Redraws the status line, cut to the width of the terminal; "" removes it. Does

@@ -210,12 +210,15 @@ batch = 2
         self.assertIsNone(report["accuracy"])
         self.assertNotIn("nan", said)
 
-    def on_terminal(self, *command, out=None):
+    def on_terminal(self, *command, out=None, term="xterm"):
         """What is written to a terminal that stderr (and stdout) lead to."""
+        environment = {key: os.environ[key] for key in os.environ if key != "TERM"}
+        if term:
+            environment["TERM"] = term
         leader, follower = pty.openpty()
         job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out or follower,
                                stderr=follower, cwd=self.folder,
-                               env=dict(os.environ, TERM="xterm"))
+                               env=environment)
         os.close(follower)
         text, end = b"", time.monotonic() + 120
         while time.monotonic() < end:
@@ -244,6 +247,11 @@ batch = 2
                              [4 * i for i in range(1, 601)])
             self.assertNotIn("[==", shown)
             self.assertNotIn("\niteration ", shown)
+
+    def test_no_bar_where_a_terminal_cannot_redraw_it(self):
+        for term in ("", "dumb"):
+            text = self.on_terminal(BIN, "train", self.net("epochs = 300"), term=term)
+            self.assertNotIn("\033", text)
 
     def test_results_in_a_file_and_the_bar_on_a_terminal(self):
         with open(self.folder / "out", "w+") as out:
