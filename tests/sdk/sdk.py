@@ -208,7 +208,7 @@ def man_of_the_environment(page):
     read, ours, signals = set(), set(), set()
     for path in sources:
         text = path.read_text(encoding="utf-8")
-        read |= set(re.findall(r'(?:getenv|text_of|number_of)\("([A-Z_]+)"', text))
+        read |= set(re.findall(r'(?:getenv|environment_text|environment_number|number_of)\("([A-Z_]+)"', text))
         for words in re.findall(r"names\[\] = \{([^}]*)\}|slurm\[\] = \{([^}]*)\}", text):
             read |= set(re.findall(r'"([A-Z]+_[A-Z_]+)"', "".join(words)))
         ours |= set(re.findall(r'"(DLCORE_[A-Z_]+)"', text))
