@@ -16,7 +16,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def help_of(dlcore, *words):
-    environment = dict(os.environ, ARGP_HELP_FMT="rmargin=2000", LC_ALL="C")
+    """Each option in one line, with its description behind the longest of them."""
+    environment = dict(os.environ, LC_ALL="C",
+                       ARGP_HELP_FMT="rmargin=2000,opt-doc-col=60,no-dup-args-note")
     return subprocess.run([dlcore, *words, "--help"], env=environment, check=True,
                           capture_output=True, text=True, timeout=60).stdout
 
@@ -35,8 +37,9 @@ def synopsis(usage):
 
 def option(line):
     """`  -q, --quiet    only say ...` -> .TP, the options bold, what they do."""
-    match = re.match(r"\s+(-\S.*?)(?:\s{2,}(.*))?$", line)
-    return [".TP", f"\\fB{roff.escape(match[1])}\\fR", roff.escape(match[2] or "")]
+    match = re.match(r"\s+(-\S.*?)\s{2,}(\S.*)$", line)
+    assert match, f"no description: {line}"
+    return [".TP", f"\\fB{roff.escape(match[1])}\\fR", roff.escape(match[2])]
 
 
 def paragraph(text):
@@ -53,6 +56,8 @@ def body(lines):
             if not seen:
                 out.append(".SH OPTIONS")
             seen = True
+            if line.startswith("  -?,"):  # behind the last group
+                out.append(".SS Help")
             out += option(line)
         elif re.match(r" [A-Z].*:$", line) and seen:
             out.append(f".SS {roff.quote(line.strip().rstrip(':'))}")
@@ -80,8 +85,10 @@ def page(dlcore, version, name, what):
         several = len(rests) > 1
         out += [f".SH {name.upper()} {word.upper()}" if several else ".SH DESCRIPTION"]
         out += [re.sub(r"^\.SH ", ".SS ", line) if several else line for line in body(rest)]
-    out += [".SH SEE ALSO", ".BR dlcore (1)"]
-    return out
+    also = [".BR dlcore (1)"]
+    if "net.ini" in "".join(texts).lower():
+        also = [".BR dlcore (1),", ".BR dlcore\\-net.ini (5)"]
+    return out + [".SH SEE ALSO", *also]
 
 
 def main_page(version, listed):

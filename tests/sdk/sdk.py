@@ -170,6 +170,36 @@ def packages(_work):
     print(run(SOURCE / "tests/sdk/packages.py", PREFIX))
 
 
+def commands():
+    """The words of each command that has options: ["train"], ["bench", "comm"], ..."""
+    for name in re.findall(r"^  ([a-z]+) ", run("dlcore", "--help"), re.MULTILINE):
+        text = run("dlcore", name, "--help")
+        subjects = [] if "--help  " in text else re.findall(r"^  ([a-z]+) ", text, re.MULTILINE)
+        yield from ([name, subject] for subject in subjects)
+        if not subjects:
+            yield [name]
+
+
+def options_of(words):
+    """["-q, --quiet log only warnings and errors", ...] as --help shows them."""
+    text = run("dlcore", *words, "--help")
+    found = re.findall(r"^ {2,6}(-.*(?:\n {20,}\S.*)*)", text, re.MULTILINE)
+    expect(len(found) > 2, text)
+    return [re.sub(r"\s+", " ", option) for option in found]
+
+
+def man_of_the_options(folder):
+    """Each page has the options of --help, each with its own description."""
+    shown = {}
+    for words in commands():
+        shown.setdefault(words[0], set()).update(options_of(words))
+    for name, options in shown.items():
+        page = (folder / f"man1/dlcore-{name}.1").read_text(encoding="utf-8")
+        entries = re.findall(r"^\.TP\n\\fB(.*)\\fR\n(.*)", page.replace("\\-", "-"), re.MULTILINE)
+        written = {" ".join(entry) for entry in entries}
+        expect(written == options, f"dlcore-{name}(1) and --help differ: {written ^ options}")
+
+
 def man(_work):
     folder = PREFIX / "share/man"
     expect(folder.is_dir(), "no pages were made")
@@ -193,8 +223,7 @@ def man(_work):
     for name in ("dlc_transport_ops", "dlc_host", "dlc_shape_count"):
         line = (folder / f"man3/{name}.3").read_text(encoding="utf-8")
         expect((folder / line.split()[1]).is_file(), line)
-
-
+    man_of_the_options(folder)
     man_of_the_environment(re.sub(".\b", "", run("mandoc", "-Tutf8", "-Owidth=200",
                                                  folder / "man1/dlcore.1")))
 
@@ -247,8 +276,9 @@ def completion(work):
     listed = re.findall(r"^  ([a-z]+) ", run("dlcore", "--help"), re.MULTILINE)
     expect(sorted(offered("")) == sorted(listed), offered(""))
     expect(offered("tra") == ["train"], offered("tra"))
-    expect("--resume=" in offered("train", "--re"), offered("train", "--re"))
-    expect("--no-check" in offered("bench", "comm", "--n"), "bench comm --n")
+    for command in commands():
+        options = re.findall(r"(?m)^(?:-., )?(--[a-z-]+=?)", "\n".join(options_of(command)))
+        expect(sorted(offered(*command, "--")) == sorted(options), (command, options))
     expect({"list", "inspect", "new"} <= set(offered("plugin", "")),
            offered("plugin", ""))
     expect(offered("bench", "") == ["comm"], offered("bench", ""))
