@@ -29,7 +29,7 @@ int dlc_command_bench(int argc, char **argv) {
     if (strcmp(argv[1], "comm") != 0) {
         const char *nearest = dlc_nearest(argv[1], subjects, 1);
         dlc_error(
-            "dlcore bench: there is no benchmark '%s'%s%s%s; see dlcore bench --help",
+            "dlcore bench: there is no benchmark '%s' (see dlcore bench --help)%s%s%s",
             argv[1], nearest ? "; did you mean '" : "", nearest ? nearest : "",
             nearest ? "'?" : "");
         return 2;

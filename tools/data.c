@@ -25,7 +25,7 @@ static const struct subject {
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
 static void print_help(FILE *out) {
-    fputs("Usage: dlcore data COMMAND NET.INI [OPTION...]\n"
+    fputs("Usage: dlcore data COMMAND [OPTION...] NET.INI\n"
           "Looks at the samples of a net.\n\n",
           out);
     for (int i = 0; i < SUBJECTS; i++)
@@ -38,7 +38,7 @@ static int unknown(const char *name) {
     for (int i = 0; i < SUBJECTS; i++)
         names[i] = subjects[i].name;
     const char *nearest = dlc_nearest(name, names, SUBJECTS);
-    dlc_error("dlcore data: there is no command '%s'%s%s%s; see dlcore data --help",
+    dlc_error("dlcore data: there is no command '%s' (see dlcore data --help)%s%s%s",
               name, nearest ? "; did you mean '" : "", nearest ? nearest : "",
               nearest ? "'?" : "");
     return 2;

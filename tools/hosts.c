@@ -17,11 +17,13 @@ enum { KEY_HOSTS = 0x500, KEY_HOSTFILE, KEY_LAUNCHER };
 
 static const struct argp_option options[] = {
     {"hosts", KEY_HOSTS, "HOST:RANKS,...", 0,
-     "start that many ranks on each of these hosts, by ssh", 4},
+     "start that many ranks on each of these hosts, by ssh", 1},
     {"hostfile", KEY_HOSTFILE, "FILE", 0,
-     "the same from a file, a host a line: HOST:RANKS or HOST slots=RANKS", 4},
+     "read the hosts from FILE, one per line: HOST:RANKS or HOST slots=RANKS", 1},
     {"launcher", KEY_LAUNCHER, "COMMAND", 0,
-     "instead of ssh: it is given a host and the program to run there", 4},
+     "start ranks by COMMAND instead of ssh; its arguments are a host and the program to "
+     "run there",
+     1},
     {0}};
 
 static void take(dlc_status status, struct argp_state *state) {

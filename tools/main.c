@@ -42,11 +42,11 @@ static void print_help(FILE *out) {
                  "Trains neural networks over any interconnect.\n\n");
     for (int i = 0; i < SUBCOMMANDS && subcommands[i].help; i++)
         fprintf(out, "  %-8s %s\n", subcommands[i].name, subcommands[i].help);
-    fprintf(
-        out,
-        "\n`dlcore COMMAND --help` shows its options. Exit codes: 0 done, 1 failure, "
-        "2 usage or\nconfiguration, 3 plugin missing or refused, 4 bad data or "
-        "checkpoint, 5 a peer was\nlost, 128+n stopped by signal n.\n");
+    fputs(
+        "\n`dlcore COMMAND --help` shows its options, `dlcore --version` the version.\n"
+        "Exit codes: 0 done, 1 failure, 2 usage or configuration, 3 plugin missing or\n"
+        "refused, 4 bad data or checkpoint, 5 a peer was lost, 128+n stopped by signal n.\n",
+        out);
 }
 
 static int unknown(const char *name) {
@@ -54,7 +54,7 @@ static int unknown(const char *name) {
     for (int i = 0; i < SUBCOMMANDS; i++)
         names[i] = subcommands[i].name;
     const char *nearest = dlc_nearest(name, names, SUBCOMMANDS);
-    dlc_error("dlcore has no command '%s'%s%s%s; see dlcore --help", name,
+    dlc_error("dlcore has no command '%s' (see dlcore --help)%s%s%s", name,
               nearest ? "; did you mean '" : "", nearest ? nearest : "",
               nearest ? "'?" : "");
     return 2;

@@ -90,22 +90,22 @@ static const char *const job_settings[] = {
 };
 
 static const struct argp_option job_options[] = {
-    {"ranks", KEY_JOB + 0, "N", 0, "train with N ranks on this machine", 2},
-    {"device", KEY_JOB + 1, "NAME", 0, "where layers run", 2},
-    {"transport", KEY_JOB + 2, "NAME", 0, "how ranks communicate, or auto", 2},
-    {"solver", KEY_JOB + 3, "NAME", 0, "update rule for the weights", 2},
+    {"ranks", KEY_JOB + 0, "N", 0, "ranks on this machine", 1},
+    {"device", KEY_JOB + 1, "NAME", 0, "where layers run", 1},
+    {"transport", KEY_JOB + 2, "NAME", 0, "how ranks communicate, or auto", 1},
+    {"solver", KEY_JOB + 3, "NAME", 0, "update rule for the weights", 1},
     {"consistency", KEY_JOB + 12, "NAME|synchronous", 0,
-     "when the updates of one rank become visible to the others", 2},
+     "when the updates of one rank become visible to the others", 1},
     {"scaling", KEY_JOB + 4, "weak|strong", 0,
-     "weak: each rank has the whole batch; strong: it is split among the ranks", 2},
-    {"epochs", KEY_JOB + 5, "N", 0, "passes over the training data", 2},
-    {"iterations", KEY_JOB + 6, "N", 0, "updates of the weights", 2},
-    {"run-dir", KEY_JOB + 7, "DIR", 0, "folder of the run's checkpoints", 2},
-    {"seed", KEY_JOB + 8, "N", 0, "seed of all random numbers", 2},
-    {"threads", KEY_JOB + 9, "N", 0, "compute threads of a rank", 2},
-    {"gpu", KEY_JOB + 10, "LIST|all", 0, "train on these GPUs, one rank on each", 2},
+     "weak: each rank has the whole batch; strong: it is split among the ranks", 1},
+    {"epochs", KEY_JOB + 5, "N", 0, "passes over the training data", 1},
+    {"iterations", KEY_JOB + 6, "N", 0, "updates of the weights", 1},
+    {"run-dir", KEY_JOB + 7, "DIR", 0, "folder of the run's checkpoints", 1},
+    {"seed", KEY_JOB + 8, "N", 0, "seed of all random numbers", 1},
+    {"threads", KEY_JOB + 9, "N", 0, "compute threads of a rank", 1},
+    {"gpu", KEY_JOB + 10, "LIST|all", 0, "use these GPUs, one rank on each", 1},
     {"overcommit", KEY_JOB + 11, NULL, 0,
-     "train even if more memory is planned than the machine has", 2},
+     "run even if more memory is planned than the machine has", 1},
     {0}};
 
 static error_t parse_job(int key, char *argument, struct argp_state *state) {

@@ -9,11 +9,11 @@ enum { KEY_WEIGHTS = 0x180, KEY_SKIP, KEY_MAP };
 static const struct argp_option options[] = {
     {"weights", KEY_WEIGHTS, "FILE", 0,
      "take the weights of a checkpoint, or of any safetensors file; may be given again",
-     0},
+     1},
     {"weights-skip", KEY_SKIP, "PATTERN", 0,
-     "leave out parameters and tensors with such a name, as in 'ip2.*'", 0},
+     "leave out parameters and tensors with such a name, as in 'ip2.*'", 1},
     {"weights-map", KEY_MAP, "FROM=TO", 0,
-     "rename tensors, as in 'fc.*=ip2.*'; applied before --weights-skip", 0},
+     "rename tensors, as in 'fc.*=ip2.*'; applied before --weights-skip", 1},
     {0}};
 
 dlc_status dlc_tool_words_add(dlc_tool_words *words, const char *word) {

@@ -170,10 +170,16 @@ def packages(_work):
     print(run(SOURCE / "tests/sdk/packages.py", PREFIX))
 
 
+def help_of(*words):
+    text = run("dlcore", *words, "--help")
+    expect(all(len(line) <= 80 for line in text.splitlines()), f"more than 80 columns: {text}")
+    return text
+
+
 def commands():
     """The words of each command that has options: ["train"], ["bench", "comm"], ..."""
-    for name in re.findall(r"^  ([a-z]+) ", run("dlcore", "--help"), re.MULTILINE):
-        text = run("dlcore", name, "--help")
+    for name in re.findall(r"^  ([a-z]+) ", help_of(), re.MULTILINE):
+        text = help_of(name)
         subjects = [] if "--help  " in text else re.findall(r"^  ([a-z]+) ", text, re.MULTILINE)
         yield from ([name, subject] for subject in subjects)
         if not subjects:
@@ -182,7 +188,7 @@ def commands():
 
 def options_of(words):
     """["-q, --quiet log only warnings and errors", ...] as --help shows them."""
-    text = run("dlcore", *words, "--help")
+    text = help_of(*words)
     found = re.findall(r"^ {2,6}(-.*(?:\n {20,}\S.*)*)", text, re.MULTILINE)
     expect(len(found) > 2, text)
     return [re.sub(r"\s+", " ", option) for option in found]
