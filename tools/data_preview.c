@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/feed.h"
@@ -254,6 +255,15 @@ static dlc_status draw(const sheet *s, const char *path) {
     return status;
 }
 
+static dlc_status print_json(const char *path, int64_t samples) {
+    dlc_json json = {0};
+    dlc_json_object(&json, NULL);
+    dlc_json_string(&json, "path", path);
+    dlc_json_int(&json, "samples", samples);
+    dlc_json_end_object(&json);
+    return dlc_tool_print_json(&json);
+}
+
 static dlc_status preview(const preview_command *command) {
     int64_t samples = command->data.data->info.samples;
     int64_t count = command->count < samples ? command->count : samples;
@@ -272,6 +282,8 @@ static dlc_status preview(const preview_command *command) {
     if (status == DLC_OK)
         status = draw(&s, command->path);
     dlc_feed_close(feed);
+    if (status == DLC_OK && command->data.tool.json)
+        status = print_json(command->path, count);
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -197,11 +198,11 @@ static const char *ending_of(const splitting *s) {
     return ending ? ending : ".txt";
 }
 
-static dlc_status write_list(const splitting *s, int is_validation) {
+static dlc_status write_list(const splitting *s, int is_validation, dlc_json *json) {
     dlc_text list = {0};
     int64_t lines = 0;
-    char *path = dlc_format("%s-%s%s", s->command->prefix,
-                            is_validation ? "validation" : "train", ending_of(s));
+    const char *part = is_validation ? "validation" : "train";
+    char *path = dlc_format("%s-%s%s", s->command->prefix, part, ending_of(s));
     for (int64_t i = 0; i < s->count; i++)
         lines += s->all[i].is_validation == is_validation;
     dlc_status status = s->table ? add_rows(s, is_validation, &list)
@@ -209,10 +210,27 @@ static dlc_status write_list(const splitting *s, int is_validation) {
     if (status == DLC_OK)
         status = path ? dlc_tool_file_write(path, dlc_text_string(&list), list.length)
                       : DLC_ERR_NOMEM;
-    if (status == DLC_OK)
+    if (status == DLC_OK && !s->command->data.tool.json)
         printf("%s  %lld\n", path, (long long)lines);
+    dlc_json_object(json, part);
+    dlc_json_string(json, "path", path);
+    dlc_json_int(json, "samples", lines);
+    dlc_json_end_object(json);
     dlc_text_free(&list);
     dlc_free(path);
+    return status;
+}
+
+static dlc_status write_lists(const splitting *s) {
+    dlc_json json = {0};
+    dlc_json_object(&json, NULL);
+    dlc_status status = write_list(s, 0, &json);
+    if (status == DLC_OK)
+        status = write_list(s, 1, &json);
+    dlc_json_end_object(&json);
+    if (status == DLC_OK && s->command->data.tool.json)
+        status = dlc_tool_print_json(&json);
+    dlc_text_free(&json.text);
     return status;
 }
 
@@ -303,9 +321,7 @@ static dlc_status split(const split_command *command) {
                           "for validation; give a larger --validation",
                           command->share);
     if (status == DLC_OK)
-        status = write_list(&s, 0);
-    if (status == DLC_OK)
-        status = write_list(&s, 1);
+        status = write_lists(&s);
     close_splitting(&s);
     return status;
 }

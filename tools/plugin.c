@@ -50,7 +50,7 @@ static void check_new(const plugin_command *command, struct argp_state *state) {
             "new needs a kind (device, transport, layer, solver, consistency, data, decoder) "
             "and a name");
     else if (command->json)
-        argp_error(state, "--json goes with list and inspect");
+        argp_error(state, "--json goes with list, inspect and check");
 }
 
 static void check_arguments(const plugin_command *command, struct argp_state *state) {

@@ -121,7 +121,7 @@ def new(work):
         refuse(["layer", "--", name], "is not a valid plugin name")
     refuse(["layer"], "needs a kind")
     refuse(["layer", "x", "y"], "one argument too many")
-    refuse(["layer", "x", "--json"], "--json goes with")
+    refuse(["layer", "x", "--json"], "--json goes with list, inspect and check")
     refuse(["layer", "x", "--dir", ""], "--dir is empty")
     refuse(["layer", "x", "--dir", "no/such/folder"], "No such file", code=1)
     (work / "there").mkdir()

@@ -135,7 +135,8 @@ class Data(unittest.TestCase):
     def test_preview(self):
         """Each cell has the pixels of a sample after the transforms, and its label."""
         self.write_idx("transforms = center_crop(4), normalize(mean=100, std=50)\nshuffle = no")
-        self.run_dlcore("preview", "net.ini", "-o", "sheet.png", "--count=9")
+        done = self.run_dlcore("preview", "net.ini", "-o", "sheet.png", "--count=9", "--json")
+        self.assertEqual(json.loads(done.stdout), {"path": "sheet.png", "samples": 9})
         width, height, rows = read_png((self.path / "sheet.png").read_bytes())
         zoom, gap, line = 24, 4, 9
         cell_width, cell_height = 4 * zoom + gap, 4 * zoom + line + gap
@@ -205,7 +206,9 @@ class Data(unittest.TestCase):
             count = self.labels.count(c)
             self.assertEqual(sum(l == c for _, l in lists["validation"]), round(count * 0.2), c)
         before = (self.path / "part-validation.txt").read_text()
-        self.run_dlcore("split", "net.ini", "-o", "part", "--validation=0.2")
+        done = self.run_dlcore("split", "net.ini", "-o", "part", "--validation=0.2", "--json")
+        self.assertEqual(json.loads(done.stdout), {name: {"path": f"part-{name}.txt", "samples": len(lists[name])}
+                                                   for name in lists})
         self.assertEqual((self.path / "part-validation.txt").read_text(), before)
         self.run_dlcore("split", "net.ini", "-o", "part", "--validation=0.2", "--seed=9")
         self.assertNotEqual((self.path / "part-validation.txt").read_text(), before)
