@@ -26,7 +26,7 @@ enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
 static void print_help(FILE *out) {
     fputs("Usage: dlcore data COMMAND [OPTION...] NET.INI\n"
-          "Looks at the samples of a net.\n\n",
+          "Inspects, splits and converts the samples of a net.\n\n",
           out);
     for (int i = 0; i < SUBJECTS; i++)
         fprintf(out, "  %-8s %s\n", subjects[i].name, subjects[i].help);

@@ -37,8 +37,9 @@ typedef struct convert_command {
 } convert_command;
 
 static const struct argp_option options[] = {
-    {"output", 'o', "FOLDER", 0, "where the shards go; a conversion in it goes on", 0},
-    {"shard-size", KEY_SHARD, "BYTES", 0, "least size of a shard (256M)", 0},
+    {"output", 'o', "FOLDER", 0,
+     "folder of the shards; an interrupted conversion in it is continued", 0},
+    {"shard-size", KEY_SHARD, "BYTES", 0, "minimum size of a shard (256M)", 0},
     {"resize", KEY_RESIZE, "N", 0,
      "shrink images whose shorter side is longer than N pixels to N", 0},
     {"quality", KEY_QUALITY, "Q", 0, "quality of images that are shrunk, 1 to 100 (90)",
@@ -88,8 +89,8 @@ static const struct argp argp = {
         "Writes the samples of [data], in their order and before any transforms, as tar "
         "files, which the data source tar reads, as do WebDataset and others. Image files "
         "are copied as they are, unless they are shrunk; other images become PNG files, and "
-        "other fields arrays (.npy). A "
-        "conversion that was stopped or killed goes on where it was.",
+        "other fields become arrays (.npy). A "
+        "conversion that was stopped or killed is continued where it was.",
     .children = dlc_tool_children};
 
 /* ---- The folder -------------------------------------------------------------- */

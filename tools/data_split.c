@@ -29,8 +29,7 @@ typedef struct split_command {
 
 static const struct argp_option options[] = {
     {"output", 'o', "PREFIX", 0,
-     "the lists are PREFIX-train.txt and PREFIX-validation.txt; tables keep their ending",
-     0},
+     "write PREFIX-train.txt and PREFIX-validation.txt; tables keep their ending", 0},
     {"validation", KEY_SHARE, "SHARE", 0, "share of each class for validation (0.1)",
      0},
     {0}};
@@ -68,9 +67,9 @@ static const struct argp argp = {
     .args_doc = "NET.INI",
     .doc =
         "Draws a part of each class of [data] for validation, by [train] seed, and writes "
-        "two lists with a line \"path label\" for each file, or \"path label...\" where "
-        "one may have several: then it draws a part of all. The paths are absolute. Of the "
-        "rows of a table two tables are made, with its header.",
+        "two lists with a line \"path label\" for each file; or, if files may have several "
+        "labels, draws a part of all and writes \"path label...\". The paths are absolute. "
+        "A table is split into two tables, each with its header.",
     .children = dlc_tool_children};
 
 /* ---- Drawing ----------------------------------------------------------------- */

@@ -14,9 +14,9 @@ static const struct argp argp = {
     .parser = data_command_parse,
     .args_doc = "NET.INI",
     .doc =
-        "Reads every sample of [data], and shows how many there are of each class, and boxes "
-        "of each class, how large the images are, and mean and standard deviation of each channel, before any "
-        "transforms, as `normalize` takes them.",
+        "Reads every sample of [data], and shows how many samples and boxes each class has, "
+        "how large the images are, and mean and standard deviation of each channel, as "
+        "`normalize` takes them. All of it is before transforms.",
     .children = dlc_tool_children};
 
 /* ---- Counting ---------------------------------------------------------------- */

@@ -34,7 +34,7 @@ static const struct argp argp = {
     .doc =
         "Shows what works on this machine, what does not, and why."
         "\vThe exit code is 0 if a net can be trained here: a device, a transport, layers, a "
-        "solver and a data source are usable."};
+        "solver and a data source are usable; otherwise it is 3."};
 
 /* ---- Devices ----------------------------------------------------------------- */
 

@@ -28,7 +28,7 @@ static const subcommand subcommands[] = {
     {"bench", dlc_command_bench, "measure communication between ranks"},
     {"topo", dlc_command_topo,
      "show the interconnect and the route between each pair of ranks"},
-    {"data", dlc_command_data, "look at the samples: counts, bad ones, a picture"},
+    {"data", dlc_command_data, "inspect, split and convert the samples of a net"},
     {"plan", dlc_command_plan, "predict how fast a net trains on other machines"},
     {"plugin", dlc_command_plugin, "list, inspect, check and create plugins"},
     {"doctor", dlc_command_doctor, "show what works here, what does not, and why"},

@@ -53,9 +53,9 @@ static const struct argp_option options[] = {
     {"speed", KEY_SPEED, "X", 0,
      "predict for ranks X times as fast as those of this machine", 0},
     {"images-per-s", KEY_IMAGES, "X", 0,
-     "predict for ranks that train X images per second alone", 0},
+     "predict for ranks that each train X images per second on their own", 0},
     {"passes", KEY_PASSES, "N", 0,
-     "passes to measure (as many as take 3 s, 5 at least)", 0},
+     "passes to measure (as many as fit in 3 s, but at least 5)", 0},
     {"no-check", KEY_NO_CHECK, NULL, 0,
      "skip the short real run that the prediction is compared with", 0},
     {0}};

@@ -72,14 +72,14 @@ static const struct argp_option options[] = {
     {"range", KEY_RANGE, "A:B", 0, "only samples A to B - 1, counted from 0", 0},
     {"top", KEY_TOP, "K", 0, "show the K best classes (5)", 0},
     {"threshold", KEY_THRESHOLD, "P", 0,
-     "show all classes of a probability of at least P, of a net of several classes (0.5)",
+     "of a multi-label net, show all classes with a probability of at least P (0.5)",
      0},
     {"features", KEY_FEATURES, "LAYER", 0,
      "write the output of this layer as a .npy file, and compute no further", 0},
     {"masks", KEY_MASKS, NULL, 0,
      "write the best class of each pixel as a .npy file of bytes, N x H x W", 0},
     {"output", KEY_OUTPUT, "FILE", 0,
-     "write to FILE instead of stdout; instead of features.npy or masks.npy", 0},
+     "write to FILE instead of stdout, features.npy or masks.npy", 0},
     {"csv", // "csv" is the form of the output
      KEY_CSV, NULL, 0, "print comma-separated values, a line for each class", 0},
     {0}};
@@ -176,12 +176,12 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "NET.INI [IMAGE|FOLDER|LIST.txt|-]...",
     .doc =
-        "Predicts the classes of images with saved weights: the best ones of a net that "
-        "tells classes apart, all likely ones of a net of several classes.\vImages are files (JPEG, "
-        "PNG, WebP) or arrays (.npy: N, C, H, W or C, H, W; bytes or float32), of which "
-        "a folder or a list (a file per line; -: on stdin) may have many; or the samples "
-        "of a data section. They are transformed as [data.test] says. Class names are "
-        "those of the checkpoint. With --json there is one JSON document per line.",
+        "Predicts the classes of images with saved weights: the K best of a net that "
+        "gives an image one class, all likely ones of a multi-label net.\vImages are files (JPEG, "
+        "PNG, WebP) or arrays (.npy: N, C, H, W or C, H, W; bytes or float32), all "
+        "in a folder, or those in a list (a file per line; -: on stdin); or the samples of "
+        "a data section. They are transformed as [data.test] says, or [data] if there is "
+        "none. Class names are those of the checkpoint. With --json there is one JSON document per line.",
     .children = dlc_tool_children_with_weights};
 
 /* ---- Writing --------------------------------------------------------------------- */

@@ -30,9 +30,9 @@ enum { KEY_CONFUSION = 0x300, KEY_TOP, KEY_PLOT };
 
 static const struct argp_option options[] = {
     {"confusion", KEY_CONFUSION, NULL, 0,
-     "also show each class's accuracy, and which classes are taken for which", 0},
-    {"top", KEY_TOP, "K", 0, "also count labels among the K best scores", 0},
-    {"plot", KEY_PLOT, "FILE.svg", 0, "draw which classes are taken for which", 0},
+     "also show the confusion matrix, and accuracy and precision of each class", 0},
+    {"top", KEY_TOP, "K", 0, "also show the top-K accuracy", 0},
+    {"plot", KEY_PLOT, "FILE.svg", 0, "draw the confusion matrix", 0},
     {0}};
 
 static error_t parse(int key, char *argument, struct argp_state *state) {

@@ -23,7 +23,7 @@ enum { KEY_PASSES = 0x300, KEY_ORDER, KEY_WIDE, KEY_ALL, KEY_PLOT };
 
 static const struct argp_option options[] = {
     {"passes", KEY_PASSES, "N", 0,
-     "passes to measure (50, or as many as take 10 s, but 5 at least)", 0},
+     "passes to measure (50, or as many as fit in 10 s, but at least 5)", 0},
     {"order", KEY_ORDER, "time|net", 0,
      "order of rows: slowest first (time), or as in the net", 0},
     {"wide", KEY_WIDE, NULL, 0, "show the rates of each part, and types", 0},

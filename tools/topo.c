@@ -161,10 +161,10 @@ static const struct argp argp = {
         " the route that fits the link, the transport that is chosen, and why each of "
         "the others is not.\v"
         "Links are named as nvidia-smi does; the legend explains them. A route is what "
-        "the machine allows; a transport is an installed plugin that uses it. Measured "
-        "are the one-way bandwidth of 8 MiB in GB/s and the one-way latency of 8 bytes "
-        "in microseconds, the best of 5 batches, one pair after the other. Exits with 1"
-        " if bytes were changed or a pair did not answer."};
+        "the machine allows; a transport is an installed plugin that uses it. --measure "
+        "shows the one-way bandwidth of 8 MiB in GB/s and the one-way latency of 8 bytes "
+        "in microseconds, the best of 5 batches, one pair after the other, and exits with "
+        "1 if bytes were changed or a pair did not answer."};
 
 /* ---- Printing ------------------------------------------------------------------ */
 

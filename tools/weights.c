@@ -8,7 +8,7 @@ enum { KEY_WEIGHTS = 0x180, KEY_SKIP, KEY_MAP };
 
 static const struct argp_option options[] = {
     {"weights", KEY_WEIGHTS, "FILE", 0,
-     "take the weights of a checkpoint, or of any safetensors file; may be given again",
+     "take the weights of a checkpoint, or of any safetensors file; may be repeated",
      1},
     {"weights-skip", KEY_SKIP, "PATTERN", 0,
      "leave out parameters and tensors with such a name, as in 'ip2.*'", 1},
