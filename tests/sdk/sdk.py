@@ -296,6 +296,8 @@ def completion(work):
     expect(sorted(offered("topo", "--of", "=")) == ["ascii", "json", "svg"], "topo --of=")
     expect(offered("time", "--order", "n") == ["net"], "time --order n")
     expect("auto" in offered("train", "--resume", "=", "au"), "--resume=au")
+    expect(sorted(offered("predict", "--data", "=")) == ["test", "train"], "predict --data=")
+    expect(not offered("train", "--epochs", "="), "--epochs=")
     (work / "w.safetensors").touch()
     expect(offered("test", "--weights", "=", f"{work}/w") == [f"{work}/w.safetensors"],
            "--weights=FILE")
@@ -312,6 +314,9 @@ def completion_of_settings(work, offered):
            "a key of the solver")
     expect(offered("train", "--set", "train.precision", "=", "b") == ["bf16"], "a value")
     expect(offered("train", "--set", "=", "train.bind", "=") == ["true", "false"], "a switch")
+    for key, name in (("solver.type", "sgd"), ("data.test.source", "idx"), ("train.device", "cpu"),
+                      ("pool.type", "pooling")):
+        expect(name in offered("check", str(net), "--set", key, "=", name[:2]), key)
     expect("average" in offered("check", str(net), "--set", "pool.method", "=", "a"),
            "a value of a layer's key")
 
