@@ -19,7 +19,7 @@ int endpoint_same_node(const dlc_transport_args *args, char *reason,
         if (place->node == first->node && place->uid == first->uid)
             continue;
         if (place->node != first->node)
-            (void)snprintf(reason, reason_bytes, "rank %d is on another node", r);
+            (void)snprintf(reason, reason_bytes, "not all ranks are on one node");
         else
             (void)snprintf(reason, reason_bytes,
                            "rank %d runs as user %u, rank 0 as user %u", r, place->uid,

@@ -187,7 +187,7 @@ START_TEST(predictions) {
     memcpy(place[1].device, "gpu", 4);
     says(&args, 0, "rank 1 computes on gpu, rank 0 on cpu");
     place[1].node = 1;
-    says(&args, 0, "rank 1 is on another node");
+    says(&args, 0, "not all ranks are on one node");
     plugins_close();
 }
 END_TEST
