@@ -186,7 +186,7 @@ static dlc_status choose(source *from, dlc_comm_args *comm, pick *mine) {
     DLC_TRY(pick_together(from->args, comm, from, mine));
     dlc_free(connection->transport);
     connection->transport = dlc_strdup(mine->label.name);
-    connection->predicted = mine->choice.seconds;
+    connection->predicted = from->bytes > 0 ? mine->choice.seconds : 0;
     return connection->transport ? take_levels(mine, from, comm) : DLC_ERR_NOMEM;
 }
 

@@ -139,7 +139,7 @@ dlc_status dlc_exchange_schedule_make(const dlc_session *session,
     made.bucket_bytes = choose_bucket(session, set, &cost, made.overlap_forward);
     if (session->rank == 0) {
         announce(&cost, &made);
-        if (set == &session->set[DLC_PARAMS_WHOLE])
+        if (set == &session->set[DLC_PARAMS_WHOLE] && session->connection.predicted > 0)
             compare(session, set, &cost);
     }
     *schedule = made;

@@ -173,6 +173,11 @@ class Mesh(unittest.TestCase):
                       "    stage 1: ranks (0 1) (2 3)\n"
                       "    stage 2: ranks (4 5) (6 7)\n", said)
         self.assertIn("(bubble)", said)
+        self.assertRegex(said, r"predicted .* to reduce ([\d.]+) MB(?s:.*)\n    measured .* to reduce \1 MB, ")
+        # Where the net is cut by the links' speed, what a rank reduces is not known before.
+        said = self.train({"ranks": 4, "pipeline": 2}, "--iterations=2")[1]
+        self.assertIn("to reduce 64 MB; ", said)
+        self.assertNotIn("    measured ", said)
         said = self.train(UNEVEN, "--iterations=2")[1]
         self.assertIn("stage 1: ranks 0 1 2\n    stage 2: ranks 3\n", said)
 
