@@ -89,7 +89,7 @@ static dlc_status find_shape(const dlc_transforms *list, const dlc_shape *in,
     if (!height || !width)
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "transforms: the images have different sizes, and nothing in the "
+            "transforms: images may have different sizes, and nothing in the "
             "list makes them equal: add random_resized_crop, center_crop, or "
             "resize with height and width");
     *out = (dlc_shape){3, {in->dims[0], height, width}};

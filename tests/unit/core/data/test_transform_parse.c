@@ -137,8 +137,8 @@ static const struct {
     dlc_dtype type;
     const char *says;
 } misfits[] = {
-    {"resize(256)", {3, 0, 0}, DLC_U8, "the images have different sizes"},
-    {"mirror", {3, 0, 9}, DLC_U8, "the images have different sizes"},
+    {"resize(256)", {3, 0, 0}, DLC_U8, "images may have different sizes"},
+    {"mirror", {3, 0, 9}, DLC_U8, "images may have different sizes"},
     {"mirror, random_crop(9, padding=1)",
      {3, 8, 6},
      DLC_U8,
