@@ -40,7 +40,8 @@ void dlc_tool_sets_free(dlc_tool_sets *sets) {
 static const struct argp_option net_options[] = {
     {"set", KEY_SET, "SECTION.KEY=VALUE", 0, "replace or add a setting of net.ini", 1},
     {"json", KEY_JSON, NULL, 0, "print one JSON document on stdout", 1},
-    {"log-file", KEY_LOG_FILE, "FILE", 0, "also log JSON lines to FILE", 1},
+    {"log-file", KEY_LOG_FILE, "FILE", 0,
+     "also append log messages and events to FILE, as JSON lines", 1},
     {"verbose", 'v', NULL, 0, "log more", 1},
     {"quiet", 'q', NULL, 0, "log only warnings and errors", 1},
     {0}};

@@ -56,7 +56,7 @@ static const struct argp argp = {
     .args_doc = "NET.INI",
     .doc =
         "Trains the net that net.ini describes.\vResults go to stdout: a line for each "
-        "test and each epoch, and the summary. Progress, messages and errors go to "
+        "test and each epoch, and the summary (none with --quiet). Progress, messages and errors go to "
         "stderr; with --json results go there too, and stdout has one JSON "
         "document.\n\nEvery option of a job is a shorthand for --set: --ranks=2 is "
         "--set parallel.ranks=2. SIGINT and SIGTERM write a checkpoint and stop; SIGHUP "
