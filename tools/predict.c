@@ -349,7 +349,7 @@ static dlc_status find_output(predict_command *command, dlc_graph_input *from) {
         return dlc_graph_find_layer(graph, command->features, from);
     dlc_status status = dlc_graph_find_scores(graph, DLC_LAYER_CLASSIFIES, from);
     if (status == DLC_OK && command->threshold >= 0)
-        return dlc_fail(DLC_ERR_CONFIG, "--threshold is for nets of several classes; "
+        return dlc_fail(DLC_ERR_CONFIG, "--threshold is for multi-label nets; "
                                         "--top=K shows the K best");
     if (status == DLC_OK || command->masks)
         return status;

@@ -244,7 +244,7 @@ class Predict(unittest.TestCase):
         self.refused(2, "give a probability", "two.npy", "--threshold=2")
         self.refused(2, "leave out", "two.npy", "--features=ip", "--threshold=0.1")
         (self.folder / "net.ini").write_text(NET)
-        self.refused(2, "--threshold is for nets of several classes", "two.npy", "--threshold=0.1")
+        self.refused(2, "--threshold is for multi-label nets", "two.npy", "--threshold=0.1")
 
     def test_names_of_several_classes(self):
         (self.folder / "several.csv").write_text("a,b,c,d,l,m\n1,2,3,4,1,0\n4,3,2,1,1,1\n")
