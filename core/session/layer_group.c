@@ -2,15 +2,11 @@
  */
 #include "session/layer_group.h"
 
-#include <time.h>
-
 #include "base/clock.h"
 #include "base/device_memory.h"
 #include "base/memory.h"
 #include "comm/all_gather.h"
 #include "comm/nodes.h"
-
-#define DRAIN_POLL_NS 100000
 
 /* ---- The service ------------------------------------------------------------- */
 
@@ -148,29 +144,7 @@ dlc_status dlc_layer_group_open(const dlc_layer_group_args *args,
     return DLC_OK;
 }
 
-/* Waits until the queue uses the communicator no more. Transports abandon work that
- * waits for a dead peer only when polled, so both are polled meanwhile. */
-static void drain(const dlc_session_layer_group *group) {
-    const dlc_device_queue_ops *queues = group->device_ops->queues;
-    const struct timespec pause = {.tv_nsec = DRAIN_POLL_NS};
-    dlc_event *idle = NULL;
-    int done = 0;
-    if (queues->event_open(group->device, &idle) != DLC_OK)
-        return;
-    dlc_status status = queues->event_record(group->device, group->queue, idle);
-    while (status == DLC_OK && !done) {
-        (void)dlc_comm_poll(group->comm);
-        (void)dlc_comm_poll(group->exchange);
-        status = queues->event_done(group->device, idle, &done);
-        if (status == DLC_OK && !done)
-            (void)nanosleep(&pause, NULL);
-    }
-    queues->event_close(group->device, idle);
-}
-
 void dlc_layer_group_close(dlc_session_layer_group *group) {
-    if (group->comm)
-        drain(group);
     dlc_comm_close(group->comm);
     dlc_progress_engine_close(group->own);
     dlc_device_free(group->device_ops, group->device, &group->blocks);

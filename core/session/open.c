@@ -346,8 +346,40 @@ dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job,
 
 /* ---- Closing ----------------------------------------------------------------- */
 
+/* Time between polls of a queue that may be waiting for a peer. */
+#define POLL_INTERVAL_NS 20000
+
+static void poll_peers(const dlc_session *session) {
+    DLC_EACH_PARAM_SET(session, set)
+    if (set->exchanger && dlc_exchanger_is_stream_ordered(set->exchanger))
+        (void)dlc_comm_poll(set->comm);
+    (void)dlc_layer_group_poll(&session->layer_group);
+}
+
+/* Transports abandon work that waits for a dead peer only when polled, so they are polled
+ * meanwhile. */
+void dlc_session_drain(const dlc_session *session) {
+    const struct timespec pause = {.tv_nsec = POLL_INTERVAL_NS};
+    dlc_event *idle = NULL;
+    int done = 0;
+    if (!session->queue)
+        return;
+    const dlc_device_queue_ops *queues = session->device_ops->queues;
+    if (queues->event_open(session->device, &idle) != DLC_OK)
+        return;
+    dlc_status status = queues->event_record(session->device, session->queue, idle);
+    while (status == DLC_OK && !done) {
+        poll_peers(session);
+        status = queues->event_done(session->device, idle, &done);
+        if (status == DLC_OK && !done)
+            (void)nanosleep(&pause, NULL);
+    }
+    queues->event_close(session->device, idle);
+}
+
 /* Closes what open_work and dlc_session_start have opened. */
 static void close_work(dlc_session *session) {
+    dlc_session_drain(session);
     dlc_param_sets_close_models(session);
     dlc_param_sets_close_slots(session);
     dlc_free(session->model_state);
@@ -418,9 +450,6 @@ void dlc_session_close(dlc_session *session) {
         (void)dlc_fail(DLC_OK, "%s", cause);
     dlc_free(cause);
 }
-
-/* Time between polls of a queue that may be waiting for a peer. */
-#define POLL_INTERVAL_NS 20000
 
 dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event) {
     const dlc_device_ops *ops = session->device_ops;

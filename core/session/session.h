@@ -110,6 +110,10 @@ void dlc_session_close(dlc_session *session);
  * it has failed. */
 dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event);
 
+/* Waits until the queue, if there is one, uses no memory and no communicator any more,
+ * also after an error. Comes before anything is freed that it may use. */
+void dlc_session_drain(const dlc_session *session);
+
 /* The queue that iterations are submitted to before earlier ones have finished; NULL:
  * iterations run one by one. */
 dlc_queue *dlc_session_async_queue(const dlc_session *session);

@@ -408,6 +408,9 @@ dlc_status dlc_iterate_open(dlc_session *session, dlc_iterate *iterate) {
 
 void dlc_iterate_close(dlc_iterate *iterate) {
     const dlc_session *session = iterate->session;
+    if (!session)
+        return;
+    dlc_session_drain(session);
     if (iterate->graph)
         session->device_ops->queues->graph_close(session->device, iterate->graph);
     dlc_upload_close(&iterate->upload);
