@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#include "base/device_memory.h"
 #include "base/memory.h"
+#include "plugin/device_objects.h"
 
 /* One rank's shard of a tensor. */
 typedef struct holder {

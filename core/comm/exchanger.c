@@ -5,11 +5,11 @@
 
 #include <string.h>
 
-#include "base/device_memory.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/exchange_internal.h"
 #include "comm/team.h"
+#include "plugin/device_objects.h"
 
 int dlc_exchanger_is_sharded(const dlc_exchanger *x, int32_t bucket) {
     return x->args.shard_optimizer && bucket < x->args.buckets - 1;
@@ -160,7 +160,8 @@ static dlc_status open_events(dlc_exchanger *x, dlc_bucket_op op) {
     if (!x->ready[op])
         return DLC_ERR_NOMEM;
     for (int32_t b = 0; b < args->buckets; b++)
-        DLC_TRY(args->device_ops->queues->event_open(args->device, &x->ready[op][b]));
+        DLC_TRY(
+            dlc_device_open_event(args->device_ops, args->device, &x->ready[op][b]));
     return DLC_OK;
 }
 

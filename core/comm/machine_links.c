@@ -4,10 +4,10 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "base/device_memory.h"
 #include "base/memory.h"
 #include "comm/tags.h"
 #include "comm/team.h"
+#include "plugin/device_objects.h"
 
 /* The first message of a pair may have to connect, and lets both begin at about the
  * same time. Of the others the fastest counts: others wait for a core. */

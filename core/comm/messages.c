@@ -13,12 +13,12 @@
  */
 #include "comm/team.h"
 
-#include "base/device_memory.h"
 #include "base/memory.h"
 #include "base/slice.h"
 #include "base/status.h"
 #include "comm/tags.h"
 #include "plugin/answers.h"
+#include "plugin/device_objects.h"
 
 /* Elements of a chunk. Two are in flight at a time. On a busy CPU the network would be
  * idle while a small chunk waits for a thread to run, so chunks are as large as the

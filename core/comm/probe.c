@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/device_memory.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/team.h"
 #include "plugin/answers.h"
+#include "plugin/device_objects.h"
 
 enum { ATTEMPTS = 5 };
 #define PATIENCE_NS UINT64_C(10000000000) /* for what is tried on a level */

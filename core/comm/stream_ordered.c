@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "plugin/device_objects.h"
 
 struct dlc_stream_ordered {
     dlc_stream_ordered_args args;
@@ -24,10 +25,11 @@ static dlc_status open_events(dlc_stream_ordered *exchange) {
         return DLC_ERR_NOMEM;
     for (size_t b = 0; b < buckets; b++) {
         DLC_TRY(
-            args->device_ops->queues->event_open(args->device, &exchange->ready[b]));
-        DLC_TRY(args->device_ops->queues->event_open(args->device, &exchange->done[b]));
+            dlc_device_open_event(args->device_ops, args->device, &exchange->ready[b]));
+        DLC_TRY(
+            dlc_device_open_event(args->device_ops, args->device, &exchange->done[b]));
     }
-    return args->device_ops->queues->event_open(args->device, &exchange->all_done);
+    return dlc_device_open_event(args->device_ops, args->device, &exchange->all_done);
 }
 
 dlc_status dlc_stream_ordered_open(const dlc_stream_ordered_args *args,
@@ -36,8 +38,8 @@ dlc_status dlc_stream_ordered_open(const dlc_stream_ordered_args *args,
     if (!made)
         return DLC_ERR_NOMEM;
     made->args = *args;
-    dlc_status status = args->device_ops->queues->queue_open(args->device,
-                                                             &made->queue);
+    dlc_status status = dlc_device_open_queue(args->device_ops, args->device,
+                                              &made->queue);
     if (status == DLC_OK)
         status = open_events(made);
     if (status != DLC_OK) {

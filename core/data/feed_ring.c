@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/device_memory.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "plugin/device_objects.h"
 
 /* ---- Opening --------------------------------------------------------------- */
 

@@ -2,9 +2,9 @@
  */
 #include "data/upload.h"
 
-#include "base/device_memory.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "plugin/device_objects.h"
 
 static size_t field_bytes(const dlc_upload *upload, int32_t i) {
     return (size_t)upload->batch * dlc_feed_field(upload->feed, i)->bytes;
@@ -14,8 +14,8 @@ static dlc_status open_slot(const dlc_upload *upload, dlc_upload_slot *slot) {
     for (int32_t i = 0; i < dlc_feed_fields(upload->feed); i++)
         DLC_TRY(dlc_device_alloc(upload->ops, upload->device, field_bytes(upload, i), 0,
                                  &slot->field[i]));
-    DLC_TRY(upload->ops->queues->event_open(upload->device, &slot->arrived));
-    return upload->ops->queues->event_open(upload->device, &slot->collected);
+    DLC_TRY(dlc_device_open_event(upload->ops, upload->device, &slot->arrived));
+    return dlc_device_open_event(upload->ops, upload->device, &slot->collected);
 }
 
 static int is_bytes(const dlc_upload *upload) {
@@ -49,7 +49,7 @@ dlc_status dlc_upload_open(dlc_upload *upload) {
         DLC_TRY(upload_values(upload, dlc_transforms_mean, &upload->mean));
         DLC_TRY(upload_values(upload, dlc_transforms_scale, &upload->scale));
     }
-    DLC_TRY(upload->ops->queues->queue_open(upload->device, &upload->upload_queue));
+    DLC_TRY(dlc_device_open_queue(upload->ops, upload->device, &upload->upload_queue));
     DLC_TRY(open_slot(upload, &upload->slot[0]));
     return open_slot(upload, &upload->slot[1]);
 }

@@ -2,7 +2,7 @@
  * for each micro-batch in flight, and points operations into it. */
 #include "net/memory.h"
 
-#include "base/device_memory.h"
+#include "plugin/device_objects.h"
 
 dlc_status dlc_net_take(dlc_net *net, size_t bytes, uint32_t flags,
                         const dlc_memory **memory) {

@@ -35,6 +35,9 @@ dlc_status dlc_answer_refuse(const void *of, const char *format, ...) {
 
 dlc_status dlc_answer_explain(const void *table, const char *call, dlc_status status) {
     char described[DESCRIPTION];
+    if (status > DLC_OK)
+        return dlc_answer_refuse(table, "%s returns %d, which is no status", call,
+                                 status);
     if (status == DLC_OK || *dlc_detail())
         return status;
     return dlc_fail(status, "%s: %s failed without a reason: %s",

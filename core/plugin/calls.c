@@ -45,6 +45,17 @@ static const call device_queue_calls[] = {
     CALL(dlc_device_queue_ops, event_wait),  CALL(dlc_device_queue_ops, event_done),
     CALL(dlc_device_queue_ops, event_sync),  CALLS_END,
 };
+
+/* Calls that belong together. */
+static const call pin_calls[] = {CALL(dlc_device_ops, pin), CALL(dlc_device_ops, unpin),
+                                 CALLS_END};
+static const call ipc_calls[] = {CALL(dlc_device_ops, ipc_export),
+                                 CALL(dlc_device_ops, ipc_import), CALLS_END};
+static const call capture_calls[] = {
+    CALL(dlc_device_queue_ops, capture_begin), CALL(dlc_device_queue_ops, capture_end),
+    CALL(dlc_device_queue_ops, graph_launch), CALL(dlc_device_queue_ops, graph_close),
+    CALLS_END};
+
 static const call transport_calls[] = {
     CALL(dlc_transport_ops, predict), CALL(dlc_transport_ops, open),
     CALL(dlc_transport_ops, close),   CALL(dlc_transport_ops, send),
@@ -122,13 +133,30 @@ static const char *missing(const void *table, const call *calls) {
     return NULL;
 }
 
+/* Of calls that belong together, the first that is missing if another is there. */
+static const char *half(const void *table, const call *calls) {
+    for (const call *one = calls; one->name; one++)
+        if (!missing(table, (const call[]){*one, CALLS_END}))
+            return missing(table, calls);
+    return NULL;
+}
+
+static const char *missing_of_queues(const dlc_device_queue_ops *queues) {
+    const char *name = missing(queues, device_queue_calls);
+    return name ? name : half(queues, capture_calls);
+}
+
 static const char *missing_of_device(const dlc_feature *feature) {
     const dlc_device_ops *ops = feature->ops;
     const char *name = missing(ops, device_calls);
+    if (!name)
+        name = half(ops, pin_calls);
+    if (!name)
+        name = half(ops, ipc_calls);
     if (name)
         return name;
     if (ops->queues) /* which is before calls that are not missing */
-        return missing(ops->queues, device_queue_calls);
+        return missing_of_queues(ops->queues);
     return feature->caps & DLC_DEVICE_HOST ? NULL : "queues";
 }
 

@@ -2,7 +2,7 @@
  * samples. */
 #include "session/averages.h"
 
-#include "base/device_memory.h"
+#include "plugin/device_objects.h"
 
 static size_t arena_bytes(const dlc_session *session) {
     return dlc_net_arenas(session->net)->buffer_count * sizeof(float);

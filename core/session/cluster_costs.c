@@ -1,8 +1,8 @@
 /* Runs the communication benchmark and derives the planner's cost model from it. */
 #include "session/cluster_costs.h"
 
-#include "base/device_memory.h"
 #include "comm/nodes.h"
+#include "plugin/device_objects.h"
 #include "session/exchange_schedule.h"
 #include "session/session.h"
 

@@ -2,8 +2,8 @@
  * slots of pinned host memory. */
 #include "session/control.h"
 
-#include "base/device_memory.h"
 #include "base/status.h"
+#include "plugin/device_objects.h"
 
 /* Layout of one slot in host memory. */
 typedef struct slot_memory {
@@ -24,8 +24,8 @@ dlc_status dlc_control_open(dlc_control *control) {
     for (int i = 0; i < DLC_CONTROL_SLOTS; i++) {
         control->slot[i].input = &memory[i].input;
         control->slot[i].control_words = memory[i].control_words;
-        DLC_TRY(
-            control->ops->queues->event_open(control->device, &control->slot[i].done));
+        DLC_TRY(dlc_device_open_event(control->ops, control->device,
+                                      &control->slot[i].done));
     }
     return DLC_OK;
 }

@@ -3,10 +3,10 @@
 #include "session/layer_group.h"
 
 #include "base/clock.h"
-#include "base/device_memory.h"
 #include "base/memory.h"
 #include "comm/all_gather.h"
 #include "comm/nodes.h"
+#include "plugin/device_objects.h"
 
 /* ---- The service ------------------------------------------------------------- */
 

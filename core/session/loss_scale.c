@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/device_memory.h"
 #include "base/status.h"
+#include "plugin/device_objects.h"
 
 /* Starts high; a few skipped iterations bring it down to the right value. */
 static const dlc_loss_scale first = {.scale = 65536, .inverse = 1.0f / 65536};

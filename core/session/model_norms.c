@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "base/device_memory.h"
 #include "comm/all_gather.h"
+#include "plugin/device_objects.h"
 #include "session/param_sets.h"
 
 /* ---- Sums over ranks ------------------------------------------------------------- */

@@ -5,10 +5,10 @@
 #include <inttypes.h>
 #include <time.h>
 
-#include "base/device_memory.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "plugin/answers.h"
+#include "plugin/device_objects.h"
 #include "session/ema.h"
 #include "session/feeds.h"
 #include "session/loss_scale.h"
@@ -38,9 +38,7 @@ static dlc_status open_device(dlc_session *session) {
     DLC_TRY(dlc_answer_check_opened(session->setup->device, session->device));
     if (!DLC_CAN(session->device_ops, queues))
         return DLC_OK;
-    return DLC_ASK(
-        session->device_ops, "queue_open",
-        session->device_ops->queues->queue_open(session->device, &session->queue));
+    return dlc_device_open_queue(session->device_ops, session->device, &session->queue);
 }
 
 static void find_local_batch(dlc_session *session) {
@@ -307,7 +305,15 @@ static dlc_status open_test(dlc_session *session) {
     return aside(session, open_connection);
 }
 
+dlc_status dlc_session_explain(const dlc_session *session, dlc_status status) {
+    return status == DLC_ERR_DEVICE && session->device_ops
+               ? dlc_answer_explain(session->device_ops, "a copy, kernel or event",
+                                    status)
+               : status;
+}
+
 static dlc_status ended(dlc_status status, dlc_session *session) {
+    status = dlc_session_explain(session, status);
     if (status != DLC_OK)
         dlc_session_close(session);
     return status;
@@ -356,8 +362,8 @@ static void poll_peers(const dlc_session *session) {
     (void)dlc_layer_group_poll(&session->layer_group);
 }
 
-/* Transports abandon work that waits for a dead peer only when polled, so they are polled
- * meanwhile. */
+/* Transports abandon work that waits for a dead peer only when polled, so they are
+ * polled meanwhile. */
 void dlc_session_drain(const dlc_session *session) {
     const struct timespec pause = {.tv_nsec = POLL_INTERVAL_NS};
     dlc_event *idle = NULL;
@@ -365,7 +371,8 @@ void dlc_session_drain(const dlc_session *session) {
     if (!session->queue)
         return;
     const dlc_device_queue_ops *queues = session->device_ops->queues;
-    if (queues->event_open(session->device, &idle) != DLC_OK)
+    /* The detail sentence of an error is kept. */
+    if (queues->event_open(session->device, &idle) != DLC_OK || !idle)
         return;
     dlc_status status = queues->event_record(session->device, session->queue, idle);
     while (status == DLC_OK && !done) {

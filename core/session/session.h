@@ -110,6 +110,11 @@ void dlc_session_close(dlc_session *session);
  * it has failed. */
 dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event);
 
+/* Names the device's plugin in a DLC_ERR_DEVICE without a sentence. Other calls of
+ * plugins are named where they are made, but copies, kernels and events are made
+ * everywhere. */
+dlc_status dlc_session_explain(const dlc_session *session, dlc_status status);
+
 /* Waits until the queue, if there is one, uses no memory and no communicator any more,
  * also after an error. Comes before anything is freed that it may use. */
 void dlc_session_drain(const dlc_session *session);

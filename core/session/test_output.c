@@ -1,9 +1,9 @@
 /* Plans, opens and reads the output that a test hands out. */
 #include "session/test_output.h"
 
-#include "base/device_memory.h"
 #include "base/memory.h"
 #include "net/graph_search.h"
+#include "plugin/device_objects.h"
 #include "session/nets.h"
 
 /* Asks an outline of the test net. */

@@ -1,8 +1,8 @@
 /* Adds up the gradients of an iteration's micro-batches. */
 #include "solver/accumulate.h"
 
-#include "base/device_memory.h"
 #include "base/status.h"
+#include "plugin/device_objects.h"
 
 dlc_status dlc_accumulator_open(dlc_accumulator *accumulator) {
     if (accumulator->steps <= 1 || !accumulator->count)

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "base/device_memory.h"
 #include "base/status.h"
+#include "plugin/device_objects.h"
 
 static int takes_tensor_norms(const dlc_update_target *target) {
     return target->solver->needs.norms != DLC_NORMS_NONE;

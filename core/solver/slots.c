@@ -1,9 +1,9 @@
 /* Allocates slots and writes their initial values. */
 #include "solver/slots.h"
 
-#include "base/device_memory.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "plugin/device_objects.h"
 
 enum { PIECE = 1 << 16 }; /* elements that are copied to the device at a time */
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "plugin/answers.h"
+#include "plugin/device_objects.h"
 #include "session/param_sets.h"
 #include "session/session_schedule.h"
 
@@ -189,7 +190,7 @@ static dlc_status wait_for_queue(const dlc_session *session) {
     if (!session->queue)
         return DLC_OK;
     const dlc_device_queue_ops *queues = session->device_ops->queues;
-    DLC_TRY(queues->event_open(session->device, &idle));
+    DLC_TRY(dlc_device_open_event(session->device_ops, session->device, &idle));
     dlc_status status = queues->event_record(session->device, session->queue, idle);
     if (status == DLC_OK)
         status = dlc_session_wait(session, idle);

@@ -291,6 +291,7 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
     dlc_status status = dlc_iterate_open(session, &loop.iterate);
     if (status == DLC_OK)
         status = run(&loop);
+    status = dlc_session_explain(session, status);
     dlc_iterate_close(&loop.iterate);
     if (status == DLC_OK) /* no rank leaves while another may still need it */
         status = dlc_job_barrier(session->job);

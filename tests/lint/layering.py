@@ -22,7 +22,7 @@ CORE = {
     "plugin": ["base", "config"],
     "topology": ["base"],
     "job": ["base", "topology"],
-    "solver": ["base", "config"],
+    "solver": ["base", "config", "plugin"],
     "comm": ["base", "plugin", "topology"],
     "net": ["base", "config", "plugin", "solver", "comm"],
     "data": ["base", "config", "plugin", "net"],

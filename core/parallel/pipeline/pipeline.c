@@ -2,8 +2,8 @@
  * be. */
 #include "parallel/pipeline/pipeline.h"
 
-#include "base/device_memory.h"
 #include "checkpoint/param_shards.h"
+#include "plugin/device_objects.h"
 #include "session/memory.h"
 
 #include <stdio.h>

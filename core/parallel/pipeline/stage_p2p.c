@@ -1,8 +1,8 @@
 /* Stage p2p: each slot counts its transfers in flight. */
 #include "parallel/pipeline/stage_p2p.h"
 
-#include "base/device_memory.h"
 #include "base/memory.h"
+#include "plugin/device_objects.h"
 
 /* What a slot may wait for. */
 typedef enum flow { INPUTS, OUTPUTS, GRADIENTS, RETURNS, FLOWS } flow;

@@ -103,8 +103,35 @@ START_TEST(devices) {
     LACKS_QUEUE_CALL(DLC_KIND_DEVICE, device, device_queues, event_wait);
     LACKS_QUEUE_CALL(DLC_KIND_DEVICE, device, device_queues, event_done);
     LACKS_QUEUE_CALL(DLC_KIND_DEVICE, device, device_queues, event_sync);
-    ALLOWS(DLC_KIND_DEVICE, 0, device, ipc_import);
     ALLOWS(DLC_KIND_DEVICE, 0, device, native);
+    ALLOWS(DLC_KIND_DEVICE, 0, device, can_access_peer);
+}
+END_TEST
+
+/* A table that has one of them needs the other. */
+#define BELONG_TOGETHER(table, one, other) \
+    do { \
+        fill(DLC_KIND_DEVICE, 0, sizeof ops.device); \
+        (table).one = NULL; \
+        ck_assert_pstr_eq(dlc_calls_missing(&feature), #one); \
+        (table).other = NULL; \
+        ck_assert_ptr_null(dlc_calls_missing(&feature)); \
+        fill(DLC_KIND_DEVICE, 0, sizeof ops.device); \
+        (table).other = NULL; \
+        ck_assert_pstr_eq(dlc_calls_missing(&feature), #other); \
+    } while (0)
+
+START_TEST(pairs) {
+    BELONG_TOGETHER(ops.device, pin, unpin);
+    BELONG_TOGETHER(ops.device, ipc_export, ipc_import);
+    fill(DLC_KIND_DEVICE, 0, sizeof ops.device);
+    device_queues.graph_close = NULL;
+    ck_assert_pstr_eq(dlc_calls_missing(&feature), "graph_close");
+    device_queues.capture_begin = NULL;
+    device_queues.capture_end = NULL;
+    ck_assert_pstr_eq(dlc_calls_missing(&feature), "capture_begin");
+    device_queues.graph_launch = NULL;
+    ck_assert_ptr_null(dlc_calls_missing(&feature));
 }
 END_TEST
 
@@ -221,6 +248,7 @@ int main(void) {
     Suite *suite = suite_create("calls");
     TCase *all = tcase_create("all");
     tcase_add_test(all, devices);
+    tcase_add_test(all, pairs);
     tcase_add_test(all, queues_or_host_memory);
     tcase_add_test(all, offers);
     tcase_add_test(all, transports);
