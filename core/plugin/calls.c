@@ -51,6 +51,7 @@ static const call pin_calls[] = {CALL(dlc_device_ops, pin), CALL(dlc_device_ops,
                                  CALLS_END};
 static const call ipc_calls[] = {CALL(dlc_device_ops, ipc_export),
                                  CALL(dlc_device_ops, ipc_import), CALLS_END};
+static const call mean_calls[] = {CALL(dlc_device_ops, add_mean), CALLS_END};
 static const call capture_calls[] = {
     CALL(dlc_device_queue_ops, capture_begin), CALL(dlc_device_queue_ops, capture_end),
     CALL(dlc_device_queue_ops, graph_launch), CALL(dlc_device_queue_ops, graph_close),
@@ -155,9 +156,10 @@ static const char *missing_of_device(const dlc_feature *feature) {
         name = half(ops, ipc_calls);
     if (name)
         return name;
-    if (ops->queues) /* which is before calls that are not missing */
-        return missing_of_queues(ops->queues);
-    return feature->caps & DLC_DEVICE_HOST ? NULL : "queues";
+    if (!ops->queues) /* which is before calls that are not missing */
+        return feature->caps & DLC_DEVICE_HOST ? NULL : "queues";
+    name = missing_of_queues(ops->queues);
+    return name ? name : missing(ops, mean_calls);
 }
 
 static const dlc_transport_queue_ops *queues_of(const dlc_transport_ops *ops) {

@@ -138,6 +138,9 @@ END_TEST
 /* The CPU reads the memory of a device without queues. */
 START_TEST(queues_or_host_memory) {
     fill(DLC_KIND_DEVICE, 0, sizeof ops.device);
+    ops.device.add_mean = NULL;
+    ck_assert_pstr_eq(dlc_calls_missing(&feature), "add_mean");
+    fill(DLC_KIND_DEVICE, 0, sizeof ops.device);
     ops.device.queues = NULL;
     ck_assert_pstr_eq(dlc_calls_missing(&feature), "queues");
     feature.caps = DLC_DEVICE_HOST;
