@@ -7,26 +7,57 @@
 #include "base/random.h"
 #include "plugin/registry.h"
 
+/* The CPU reads and writes its memory; layers are checked without that, too. */
+static int is_usable(const suite_run *run, const char *name, uint64_t caps) {
+    const char *wanted = run->feature->device;
+    if (!(caps & DLC_DEVICE_HOST) && (run->feature->kind != DLC_KIND_LAYER || !wanted))
+        return 0;
+    return !wanted || strcmp(name, wanted) == 0;
+}
+
+/* A plugin may bring the device of its layers, and need not be in a folder that is
+ * searched. */
+static const dlc_feature *find_own(const suite_run *run) {
+    const dlc_feature *own = run->plugin->features;
+    while (own->name && !(own->kind == DLC_KIND_DEVICE && run->feature->device &&
+                          is_usable(run, own->name, own->caps)))
+        own = DLC_NEXT(own);
+    return own->name ? own : NULL;
+}
+
 /* All fixtures of a check use one device, and looking for it takes a while. */
 static const dlc_feature *find_device(suite_run *run) {
     static const dlc_feature *feature;
     dlc_registry *registry = NULL;
     const dlc_feature_entry *entry;
     const char *wanted = run->feature->device;
+    if (!feature)
+        feature = find_own(run);
     if (feature)
         return feature;
     suite_must(run, dlc_registry_open(&registry), "looking for a device");
     for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_DEVICE, i));
          i++)
-        if ((entry->caps & DLC_DEVICE_HOST) &&
-            (!wanted || strcmp(entry->name, wanted) == 0) &&
+        if (is_usable(run, entry->name, entry->caps) &&
             dlc_registry_use(registry, entry, &feature) == DLC_OK)
             break;
     dlc_registry_close(registry); /* the feature is constant data of the plugin */
     if (feature)
         return feature;
-    suite_skip(run, "there is no device%s%s here whose memory the CPU can read",
-               wanted ? " " : "", wanted ? wanted : "");
+    if (wanted)
+        suite_skip(run,
+                   "there is no device %s here that can be used for this check; "
+                   "add the folder of its plugin to DLCORE_PLUGIN_PATH",
+                   wanted);
+    suite_skip(run, "there is no device here whose memory the CPU can read");
+}
+
+static void skip_without_device(suite_run *run, const dlc_feature *feature) {
+    const dlc_device_ops *ops = feature->ops;
+    int32_t count = 0;
+    suite_must(run, ops->count(&count), "the device's count");
+    if (count < 1)
+        suite_skip(run, "this machine has no device %s", feature->name);
 }
 
 void device_fixture_open(suite_run *run, device_fixture *device) {
@@ -38,24 +69,49 @@ void device_fixture_open(suite_run *run, device_fixture *device) {
     suite_must(run, dlc_settings_make(NULL, "train", tables, 1, &problems, &settings),
                "the device's settings");
     args.settings = settings;
+    skip_without_device(run, feature);
     device->name = feature->name;
     device->ops = feature->ops;
+    device->is_host = (feature->caps & DLC_DEVICE_HOST) != 0;
     suite_must(run, device->ops->open(&args, &device->handle), "opening the device");
+    if (DLC_CAN(device->ops, queues))
+        suite_must(run, device->ops->queues->queue_open(device->handle, &device->queue),
+                   "the device's queue_open");
 }
 
 void device_fixture_close(device_fixture *device) {
+    if (device->queue)
+        device->ops->queues->queue_close(device->handle, device->queue);
     if (device->ops)
         device->ops->close(device->handle);
     *device = (device_fixture){.ops = NULL};
 }
 
-float *device_fixture_floats(suite_run *run, const device_fixture *device,
-                             size_t count) {
+void device_fixture_sync(suite_run *run, const device_fixture *device,
+                         const char *call) {
+    if (device->queue)
+        suite_must(run, device->ops->queues->queue_sync(device->handle, device->queue),
+                   call);
+}
+
+static void *take(suite_run *run, const device_fixture *device, size_t bytes) {
     dlc_memory memory = {.size = sizeof memory};
-    suite_must(run,
-               device->ops->alloc(device->handle, count * sizeof(float), 0, &memory),
+    suite_must(run, device->ops->alloc(device->handle, bytes, 0, &memory),
                "the device's alloc");
     return memory.base;
+}
+
+float *device_fixture_floats(suite_run *run, const device_fixture *device,
+                             size_t count) {
+    return take(run, device, count * sizeof(float));
+}
+
+void *device_fixture_copy_of(suite_run *run, const device_fixture *device,
+                             const void *from, size_t bytes) {
+    void *made = take(run, device, bytes);
+    suite_must(run, device->ops->copy(device->handle, NULL, made, from, bytes),
+               "the device's copy");
+    return made;
 }
 
 uint32_t suite_bits(float x) {

@@ -11,17 +11,26 @@ typedef struct device_fixture {
     const char *name;
     const dlc_device_ops *ops;
     dlc_device *handle;
+    dlc_queue *queue; /* NULL: work is done when a call returns */
+    int is_host;      /* the CPU can read its memory */
 } device_fixture;
 
-/* Opens the device that the feature is for, or any device whose memory the CPU can
- * read. Skips the check if there is none. */
+/* Opens the device that the feature is for, first of all that of the file under test,
+ * or any device whose memory the CPU can read; only layers are checked on others. Skips
+ * the check if there is none. */
 void device_fixture_open(suite_run *run, device_fixture *device);
 void device_fixture_close(device_fixture *device);
 
-/* Allocates zeroed device memory, which stays until the process ends. Fails the check
- * if memory runs out. */
+/* Waits for the work of `call`, and fails the check if it failed. */
+void device_fixture_sync(suite_run *run, const device_fixture *device,
+                         const char *call);
+
+/* Allocate device memory, which stays until the process ends: zeroed, or a copy of
+ * `from`. Fail the check if memory runs out. */
 float *device_fixture_floats(suite_run *run, const device_fixture *device,
                              size_t count);
+void *device_fixture_copy_of(suite_run *run, const device_fixture *device,
+                             const void *from, size_t bytes);
 
 /* The bits of a float, which distinguish 0 from -0. */
 uint32_t suite_bits(float x);

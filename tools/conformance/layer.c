@@ -221,17 +221,12 @@ static void accumulates(suite_run *run) {
 
 static void carry_params(layer_fixture *f) {
     for (int32_t i = 0; i < f->prepared.params; i++) {
-        float *plain = f->dp[i];
         suite_random(f->p[i], f->p_count[i], 41 + (uint64_t)i);
         if (!DLC_CAN(f->ops, param_import))
             continue;
-        suite_must(f->run,
-                   f->ops->param_import(f->layer, i, f->p[i], f->memory->param[i]),
-                   "param_import");
-        suite_must(f->run,
-                   f->ops->param_export(f->layer, i, f->memory->param[i], plain),
-                   "param_export");
-        if (!suite_same(plain, f->p[i], f->p_count[i]))
+        layer_fixture_import_one(f, i);
+        layer_fixture_export_one(f, i, f->memory->param[i]);
+        if (!suite_same(f->dp[i], f->p[i], f->p_count[i]))
             suite_fail(f->run, "param_import and param_export change parameter %s",
                        f->param[i].name);
     }

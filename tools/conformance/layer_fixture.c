@@ -29,19 +29,18 @@ static dlc_status mirror(void *context, void *values, size_t bytes) {
                            "is collective");
     if (bytes % sizeof(float))
         suite_fail(f->run, "it gathers %zu bytes, which is no multiple of 4", bytes);
-    memcpy((char *)values + bytes, values, bytes);
-    return DLC_OK;
+    return f->device.ops->copy(f->device.handle, f->device.queue,
+                               (char *)values + bytes, values, bytes);
 }
 
 static void open_group(layer_fixture *f) {
     const dlc_merge merge = {.into = 0, .from = 1};
-    float *merges = device_fixture_floats(f->run, &f->device, 2);
-    memcpy(merges, &merge, sizeof merge);
-    f->group = (dlc_layer_group){.size = sizeof f->group,
-                                 .ranks = 2,
-                                 .merges = (const dlc_merge *)(const void *)merges,
-                                 .context = f,
-                                 .all_gather = mirror};
+    f->group = (dlc_layer_group){
+        .size = sizeof f->group,
+        .ranks = 2,
+        .merges = device_fixture_copy_of(f->run, &f->device, &merge, sizeof merge),
+        .context = f,
+        .all_gather = mirror};
 }
 
 /* A family that does not have a 16-bit type here says so. */
@@ -50,6 +49,7 @@ static void open_family(layer_fixture *f) {
     dlc_family_args family = {.size = sizeof family,
                               .device_ops = f->device.ops,
                               .device = f->device.handle,
+                              .queue = f->device.queue,
                               .threads = build->threads ? build->threads : 1,
                               .phase = build->phase,
                               .precision = build->precision};
@@ -205,18 +205,21 @@ static void prepare(layer_fixture *f) {
 
 /* ---- Memory ----------------------------------------------------------------- */
 
-static void *guarded(layer_fixture *f, size_t bytes) {
-    char *memory = (char *)device_fixture_floats(
-        f->run, &f->device, (bytes + LAYER_GUARD) / sizeof(float) + 1);
-    memset(memory + bytes, LAYER_GUARD_BYTE, LAYER_GUARD);
-    return memory;
-}
-
 static float *host_floats(layer_fixture *f, size_t count) {
     float *x = dlc_alloc(count + 1, sizeof *x);
     if (!x)
         suite_skip(f->run, "out of memory");
     return x;
+}
+
+/* Memory of the device if the CPU can use it; otherwise each call gets copies there. */
+static void *guarded(layer_fixture *f, size_t bytes) {
+    size_t count = (bytes + LAYER_GUARD) / sizeof(float) + 1;
+    char *memory = (char *)(f->device.is_host
+                                ? device_fixture_floats(f->run, &f->device, count)
+                                : host_floats(f, count));
+    memset(memory + bytes, LAYER_GUARD_BYTE, LAYER_GUARD);
+    return memory;
 }
 
 /* Elements of 4 bytes are compared, others are not. */

@@ -124,6 +124,11 @@ void layer_fixture_forward(layer_fixture *f);
 /* Copies p to the memory of the next call, as forward does first. */
 void layer_fixture_import(layer_fixture *f);
 
+/* Call param_import from p[i] to the memory of the next call, and param_export from
+ * `own`, memory of the layer, to dp[i]. */
+void layer_fixture_import_one(layer_fixture *f, int32_t i);
+void layer_fixture_export_one(layer_fixture *f, int32_t i, const void *own);
+
 /* Computes dx and dp from dy. Fails the check as layer_fixture_forward does. */
 void layer_fixture_backward(layer_fixture *f);
 

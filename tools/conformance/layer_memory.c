@@ -98,26 +98,31 @@ static void works_in_place(suite_run *run) {
 
 /* ---- Two passes ------------------------------------------------------------- */
 
+/* The second one has a sample less with a label. */
+static void show_micro_batch(layer_fixture *f, int i) {
+    f->iteration = 5 + i;
+    layer_values_show(f, 21 + (uint64_t)i * 100);
+    if (i > 0 && layer_values_has_labels(f))
+        layer_values_remove_labels(f, 0, 1);
+}
+
 /* The forward of two micro-batches, and then the backward of both, as in a pipeline. */
 static void interleave(layer_fixture *f) {
     enum { PASSES = 2 };
     layer_values wanted[PASSES];
     const char *why = "while another micro-batch is between its forward and backward";
     for (int i = 0; i < PASSES; i++) {
-        f->iteration = 5 + i;
-        layer_values_show(f, 21 + (uint64_t)i * 100);
+        show_micro_batch(f, i);
         layer_values_pass(f);
         layer_values_keep(f, &wanted[i]);
     }
     for (int i = 0; i < PASSES; i++, layer_fixture_switch_pass(f)) {
-        f->iteration = 5 + i;
-        layer_values_show(f, 21 + (uint64_t)i * 100);
+        show_micro_batch(f, i);
         layer_fixture_forward(f);
         layer_values_same_output(f, &wanted[i], why);
     }
     for (int i = 0; i < PASSES; i++, layer_fixture_switch_pass(f)) {
-        f->iteration = 5 + i;
-        layer_values_show(f, 21 + (uint64_t)i * 100);
+        show_micro_batch(f, i);
         layer_fixture_backward(f);
         layer_values_same_gradients(f, &wanted[i], why);
         layer_values_drop(&wanted[i]);

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "device_call.h"
 #include "layer_fixture.h"
 
 static void check_guard(const layer_fixture *f, const void *memory, size_t bytes,
@@ -29,7 +30,10 @@ static void reorder(layer_fixture *f, const dlc_tensor *from, const void *src,
     }
     suite_must(f->run, family->reorder_create(f->family, from, to, &there),
                "reorder_create");
-    suite_must(f->run, family->reorder_run(there, src, dst), "reorder_run");
+    device_call call = {.run = f->run, .device = &f->device};
+    src = device_call_take(&call, src, dlc_tensor_bytes(from));
+    void *to_here = device_call_take(&call, dst, dlc_tensor_bytes(to));
+    device_call_finish(&call, family->reorder_run(there, src, to_here), "reorder_run");
     family->reorder_destroy(there);
 }
 
@@ -50,6 +54,20 @@ static void reorder_input(layer_fixture *f, int32_t i, const void *src, void *ds
     dlc_free(memory);
 }
 
+void layer_fixture_import_one(layer_fixture *f, int32_t i) {
+    device_call call = {.run = f->run, .device = &f->device};
+    float *own = device_call_take(&call, f->memory->param[i], layer_param_bytes(f, i));
+    device_call_finish(&call, f->ops->param_import(f->layer, i, f->p[i], own),
+                       "param_import");
+}
+
+void layer_fixture_export_one(layer_fixture *f, int32_t i, const void *own) {
+    device_call call = {.run = f->run, .device = &f->device};
+    const float *there = device_call_take(&call, own, layer_param_bytes(f, i));
+    device_call_finish(&call, f->ops->param_export(f->layer, i, there, f->dp[i]),
+                       "param_export");
+}
+
 void layer_fixture_import(layer_fixture *f) {
     const layer_fixture *trained = f->build.trained;
     for (int32_t i = 0; i < f->prepared.params; i++)
@@ -57,9 +75,7 @@ void layer_fixture_import(layer_fixture *f) {
             memcpy(f->memory->param[i], trained->memory->param[i],
                    layer_param_bytes(f, i));
         else if (DLC_CAN(f->ops, param_import))
-            suite_must(f->run,
-                       f->ops->param_import(f->layer, i, f->p[i], f->memory->param[i]),
-                       "param_import");
+            layer_fixture_import_one(f, i);
         else
             memcpy(f->memory->param[i], f->p[i], f->p_count[i] * sizeof(float));
 }
@@ -70,8 +86,7 @@ static void export_gradients(layer_fixture *f) {
         if (!own)
             continue;
         if (DLC_CAN(f->ops, param_export))
-            suite_must(f->run, f->ops->param_export(f->layer, i, own, f->dp[i]),
-                       "param_export");
+            layer_fixture_export_one(f, i, own);
         else
             memcpy(f->dp[i], own, f->p_count[i] * sizeof(float));
     }
@@ -79,8 +94,7 @@ static void export_gradients(layer_fixture *f) {
 
 /* ---- A pass ----------------------------------------------------------------- */
 
-static dlc_layer_run pass_of(const layer_fixture *f) {
-    const layer_memory *m = f->memory;
+static dlc_layer_run pass_of(const layer_fixture *f, const layer_memory *m) {
     return (dlc_layer_run){.size = sizeof(dlc_layer_run),
                            .iteration = f->iteration,
                            .sample = f->sample,
@@ -244,6 +258,43 @@ static void compare_held(const layer_fixture *f, const char *call, held *copies)
     }
 }
 
+/* ---- Calls ------------------------------------------------------------------ */
+
+/* The memory of a pass as the layer sees it, guard bytes included. */
+static void take_memory(const layer_fixture *f, device_call *call,
+                        layer_memory *there) {
+    const layer_memory *m = f->memory;
+#define TAKE(field, bytes) \
+    there->field = device_call_take(call, m->field, (bytes) + LAYER_GUARD)
+    for (int32_t i = 0; i < f->prepared.inputs; i++) {
+        TAKE(in[i], dlc_tensor_bytes(&f->in[i]));
+        TAKE(in_diff[i], dlc_tensor_bytes(&f->in[i]));
+    }
+    for (int32_t i = 0; i < f->prepared.outputs; i++) {
+        TAKE(out[i], dlc_tensor_bytes(&f->out[i]));
+        TAKE(out_diff[i], dlc_tensor_bytes(&f->out[i]));
+    }
+    for (int32_t i = 0; i < f->prepared.params; i++) {
+        TAKE(param[i], layer_param_bytes(f, i));
+        TAKE(param_diff[i], layer_param_bytes(f, i));
+    }
+    TAKE(workspace, f->prepared.workspace_bytes);
+    TAKE(scratch, f->prepared.scratch_bytes);
+#undef TAKE
+}
+
+/* Makes one call, forward or backward, with the memory of this pass. */
+static void run_pass(const layer_fixture *f,
+                     dlc_status (*pass)(dlc_layer *, const dlc_layer_run *),
+                     uint32_t parts, const char *name) {
+    device_call call = {.run = f->run, .device = &f->device};
+    layer_memory there = {.scratch = NULL};
+    take_memory(f, &call, &there);
+    dlc_layer_run run = pass_of(f, &there);
+    run.backward = parts;
+    device_call_finish(&call, pass(f->layer, &run), name);
+}
+
 /* ---- Forward and backward --------------------------------------------------- */
 
 static void share(layer_fixture *f, void **one, void *const *other) {
@@ -271,8 +322,7 @@ void layer_fixture_forward(layer_fixture *f) {
         reorder_input(f, i, f->x[i], m->in[i]);
     layer_fixture_import(f);
     hold_all(f, 0, copies);
-    dlc_layer_run pass = pass_of(f);
-    suite_must(f->run, f->ops->forward(f->layer, &pass), "forward");
+    run_pass(f, f->ops->forward, 0, "forward");
     check_guards(f, "forward");
     compare_held(f, "forward", copies);
     for (int32_t i = 0; i < f->prepared.outputs; i++)
@@ -295,9 +345,7 @@ static void show_gradients(layer_fixture *f) {
 }
 
 static void call_backward(const layer_fixture *f, uint32_t parts) {
-    dlc_layer_run pass = pass_of(f);
-    pass.backward = parts;
-    suite_must(f->run, f->ops->backward(f->layer, &pass), "backward");
+    run_pass(f, f->ops->backward, parts, "backward");
     check_guards(f, "backward");
 }
 
@@ -374,11 +422,9 @@ void layer_fixture_run_empty(layer_fixture *f) {
     poison_all(f, f->memory);
     mark_all(f, 0);
     layer_fixture_import(f);
-    dlc_layer_run pass = pass_of(f);
-    suite_must(f->run, f->ops->forward(f->layer, &pass), "forward without samples");
+    run_pass(f, f->ops->forward, 0, "forward without samples");
     if (layer_fixture_has_backward(f))
-        suite_must(f->run, f->ops->backward(f->layer, &pass),
-                   "backward without samples");
+        run_pass(f, f->ops->backward, 0, "backward without samples");
     mark_all(f, 1);
     check_guards(f, "a pass without samples");
     f->empty = 0;

@@ -70,21 +70,9 @@ static void scales_its_loss(suite_run *run) {
     layer_over_grid(run, DLC_PHASE_TRAIN, scale_loss);
 }
 
-/* Labels and targets of samples in [begin, end) are those of padding. */
-static void remove_labels(layer_fixture *f, int64_t begin, int64_t end) {
-    int32_t last = f->prepared.inputs - 1;
-    size_t each = f->x_count[last] / (size_t)f->plain_in[0].shape.dims[0];
-    const int32_t none = DLC_LABEL_NONE;
-    for (size_t i = (size_t)begin * each; i < (size_t)end * each; i++) {
-        f->x[last][i] = NAN;
-        if (f->plain_in[last].dtype == DLC_I32)
-            memcpy(&f->x[last][i], &none, sizeof none);
-    }
-}
-
 static void measure(layer_fixture *f, int64_t begin, int64_t end, double measured[2]) {
     layer_fixture_fill(f, 21);
-    remove_labels(f, begin, end);
+    layer_values_remove_labels(f, begin, end);
     layer_fixture_forward(f);
     for (int i = 0; i < 2; i++)
         measured[i] = (double)f->y[i];
@@ -103,11 +91,9 @@ static void add_up(const layer_fixture *f, const double all[2], const double a[2
 
 /* A padding sample counts nowhere and has no gradient. */
 static void leave_out_labels(layer_fixture *f) {
-    int32_t last = f->prepared.inputs - 1;
     int64_t samples = f->plain_in[0].shape.dims[0];
     double all[2], first[2], others[2], none[2];
-    if (f->prepared.inputs < 2 ||
-        (f->plain_in[last].dtype != DLC_I32 && !f->inputs.targets))
+    if (!layer_values_has_labels(f))
         return;
     tried++;
     measure(f, 0, 0, all);

@@ -33,6 +33,25 @@ void layer_values_drop(layer_values *kept) {
         dlc_free(kept->dp[i]);
 }
 
+/* ---- Labels ------------------------------------------------------------------ */
+
+int layer_values_has_labels(const layer_fixture *f) {
+    int32_t last = f->prepared.inputs - 1;
+    return layer_fixture_is_metric(f) && last > 0 &&
+           (f->plain_in[last].dtype == DLC_I32 || f->inputs.targets);
+}
+
+void layer_values_remove_labels(layer_fixture *f, int64_t begin, int64_t end) {
+    int32_t last = f->prepared.inputs - 1;
+    size_t each = f->x_count[last] / (size_t)f->plain_in[0].shape.dims[0];
+    const int32_t none = DLC_LABEL_NONE;
+    for (size_t i = (size_t)begin * each; i < (size_t)end * each; i++) {
+        f->x[last][i] = NAN;
+        if (f->plain_in[last].dtype == DLC_I32)
+            memcpy(&f->x[last][i], &none, sizeof none);
+    }
+}
+
 /* ---- A pass ------------------------------------------------------------------ */
 
 void layer_values_show(layer_fixture *f, uint64_t seed) {

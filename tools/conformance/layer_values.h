@@ -14,6 +14,11 @@ void layer_values_drop(layer_values *kept);
 
 /* Fills x, p and dy with random numbers. */
 void layer_values_show(layer_fixture *f, uint64_t seed);
+/* 1 if it is a metric whose last input are labels or targets, which samples may lack.
+ */
+int layer_values_has_labels(const layer_fixture *f);
+/* Labels and targets of samples in [begin, end) become those of padding. */
+void layer_values_remove_labels(layer_fixture *f, int64_t begin, int64_t end);
 /* Forward, and backward if it has one. */
 void layer_values_pass(layer_fixture *f);
 

@@ -257,7 +257,7 @@ static const dlc_feature features[] = {
      .name = "softmax_loss",
      .help = "cross entropy of softmax(scores) and labels; inputs: scores, labels",
      .device = "@NAME@",
-     .caps = DLC_LAYER_METRIC | DLC_LAYER_LOSS,
+     .caps = DLC_LAYER_METRIC | DLC_LAYER_LOSS | DLC_LAYER_CLASSIFIES,
      .ops = &softmax_loss_ops},
     {.size = sizeof(dlc_feature),
      .kind = DLC_KIND_LAYER,
@@ -265,7 +265,7 @@ static const dlc_feature features[] = {
      .help =
          "fraction of samples whose label has the best score; inputs: scores, labels",
      .device = "@NAME@",
-     .caps = DLC_LAYER_METRIC | DLC_LAYER_TEST_ONLY,
+     .caps = DLC_LAYER_METRIC | DLC_LAYER_TEST_ONLY | DLC_LAYER_CLASSIFIES,
      .ops = &accuracy_ops},
     DLC_FEATURES_END,
 };

@@ -9,7 +9,6 @@ struct dlc_layer {
     dlc_phase phase;
     int64_t samples, inputs;
     int64_t outputs; /* of a sample; number of classes of losses and metrics */
-    int64_t counted; /* samples of the last batch that have a label */
 };
 
 /* ---- All layers ------------------------------------------------------------- */
@@ -171,16 +170,18 @@ static dlc_status labels_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     return DLC_OK;
 }
 
-/* Counts the samples with a label. Fails if a label has no score. */
-static dlc_status count_labels(dlc_layer *layer, const int32_t *label) {
-    layer->counted = 0;
+/* Counts the samples with a label. Fails if a label has no score. Backward counts
+ * again, since other samples may have passed since forward. */
+static dlc_status count_labels(const dlc_layer *layer, const int32_t *label,
+                               int64_t *counted) {
+    *counted = 0;
     for (int64_t i = 0; i < layer->samples; i++) {
         if (label[i] == DLC_LABEL_NONE)
             continue;
         if (label[i] < 0 || label[i] >= layer->outputs)
             return host->fail(DLC_ERR_DATA, "layer '%s': label %d is not in 0 .. %lld",
                               layer->name, label[i], (long long)layer->outputs - 1);
-        layer->counted++;
+        ++*counted;
     }
     return DLC_OK;
 }
@@ -201,14 +202,15 @@ static dlc_status loss_forward(dlc_layer *layer, const dlc_layer_run *run) {
     const int32_t *label = run->in[1];
     float *out = run->out[0];
     double sum = 0;
-    dlc_status rc = count_labels(layer, label);
+    int64_t counted;
+    dlc_status rc = count_labels(layer, label, &counted);
     if (rc != DLC_OK)
         return rc;
     for (int64_t i = 0; i < layer->samples; i++, score += layer->outputs)
         if (label[i] != DLC_LABEL_NONE)
             sum += (double)(log_sum_exp(score, layer->outputs) - score[label[i]]);
     out[0] = (float)sum;
-    out[1] = (float)layer->counted;
+    out[1] = (float)counted;
     return DLC_OK;
 }
 
@@ -218,9 +220,11 @@ static dlc_status loss_backward(dlc_layer *layer, const dlc_layer_run *run) {
     const float *score = run->in[0];
     const int32_t *label = run->in[1];
     float *diff = run->in_diff[0];
-    float scale = layer->counted ? run->loss_scale / (float)layer->counted : 0;
-    if (!diff)
-        return DLC_OK;
+    int64_t counted;
+    dlc_status rc = count_labels(layer, label, &counted);
+    if (rc != DLC_OK || !diff)
+        return rc;
+    float scale = counted ? run->loss_scale / (float)counted : 0;
     for (int64_t i = 0; i < layer->samples; i++, score += layer->outputs) {
         float all = log_sum_exp(score, layer->outputs);
         for (int64_t c = 0; c < layer->outputs; c++) {
@@ -242,7 +246,8 @@ static dlc_status accuracy_forward(dlc_layer *layer, const dlc_layer_run *run) {
     const int32_t *label = run->in[1];
     float *out = run->out[0];
     int64_t right = 0;
-    dlc_status rc = count_labels(layer, label);
+    int64_t counted;
+    dlc_status rc = count_labels(layer, label, &counted);
     if (rc != DLC_OK)
         return rc;
     for (int64_t i = 0; i < layer->samples; i++, score += layer->outputs) {
@@ -252,7 +257,7 @@ static dlc_status accuracy_forward(dlc_layer *layer, const dlc_layer_run *run) {
         right += label[i] != DLC_LABEL_NONE && below == layer->outputs - 1;
     }
     out[0] = (float)right;
-    out[1] = (float)layer->counted;
+    out[1] = (float)counted;
     return DLC_OK;
 }
 
