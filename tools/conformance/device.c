@@ -1,38 +1,41 @@
-/* The checks of devices: memory, copies, kernels compared with plain C, queues, and
- * sharing memory between processes. */
+/* The checks of devices: memory, copies, and the required kernels compared with plain
+ * C. */
 #include <dlcore/device.h>
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "device_checks.h"
+#include "host.h"
 
-static const size_t sizes[] = {1, 2, 7, 16, 63, 1000, 4099, 100003};
+static const size_t sizes[] = {0, 1, 2, 7, 16, 63, 1000, 4099, 100003};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static int has_queues(const dlc_device_ops *ops) {
-    return DLC_CAN(ops, queues);
-}
-
-void device_check_open(suite_run *run, device_check *b) {
+void device_check_open_index(suite_run *run, device_check *b, int32_t index) {
     int32_t count = 0;
     dlc_device_args args = {
-        .size = sizeof args, .settings = run->settings, .threads = 2};
+        .size = sizeof args, .settings = run->settings, .index = index, .threads = 2};
     *b = (device_check){.run = run, .ops = run->feature->ops};
     suite_must(run, b->ops->count(&count), "count");
     if (count < 1)
         suite_skip(run, "this machine has no such device");
     suite_must(run, b->ops->open(&args, &b->device), "open");
-    if (has_queues(b->ops))
-        suite_must(run, b->ops->queues->queue_open(b->device, &b->queue), "queue_open");
+    if (!b->device)
+        suite_fail(run, "open succeeds, but opens nothing");
+    if (!b->ops->queues)
+        return;
+    suite_must(run, b->ops->queues->queue_open(b->device, &b->queue), "queue_open");
+    if (!b->queue)
+        suite_fail(run, "queue_open succeeds, but opens nothing");
 }
 
-static void finish_queue(const device_check *b) {
+void device_check_open(suite_run *run, device_check *b) {
+    device_check_open_index(run, b, 0);
+}
+
+void device_check_finish(const device_check *b) {
     if (b->queue)
         suite_must(b->run, b->ops->queues->queue_sync(b->device, b->queue),
                    "queue_sync");
@@ -47,10 +50,10 @@ void *device_check_take(const device_check *b, size_t bytes) {
 void device_check_copy(const device_check *b, void *to, const void *from,
                        size_t bytes) {
     suite_must(b->run, b->ops->copy(b->device, b->queue, to, from, bytes), "copy");
-    finish_queue(b);
+    device_check_finish(b);
 }
 
-static float *host_floats(const device_check *b, size_t count) {
+float *device_check_floats(const device_check *b, size_t count) {
     float *x = dlc_alloc(count + 1, sizeof *x);
     if (!x)
         suite_skip(b->run, "out of memory");
@@ -60,7 +63,7 @@ static float *host_floats(const device_check *b, size_t count) {
 float *device_check_upload(const device_check *b, size_t count, uint64_t seed,
                            float **here) {
     float *there = device_check_take(b, (count + 1) * sizeof *there);
-    *here = host_floats(b, count);
+    *here = device_check_floats(b, count);
     suite_random(*here, count, seed);
     (*here)[count] = 12345.0f;
     device_check_copy(b, there, *here, (count + 1) * sizeof **here);
@@ -69,8 +72,8 @@ float *device_check_upload(const device_check *b, size_t count, uint64_t seed,
 
 void device_check_compare(const device_check *b, const char *call, const float *there,
                           const float *wanted, size_t count, double tolerance) {
-    float *back = host_floats(b, count);
-    finish_queue(b);
+    float *back = device_check_floats(b, count);
+    device_check_finish(b);
     device_check_copy(b, back, there, (count + 1) * sizeof *back);
     for (size_t i = 0; i < count; i++)
         if (!(fabs((double)back[i] - (double)wanted[i]) <=
@@ -82,88 +85,174 @@ void device_check_compare(const device_check *b, const char *call, const float *
     dlc_free(back);
 }
 
-/* ---- Description ------------------------------------------------------------ */
-
-static void describes_devices(suite_run *run) {
-    const dlc_device_ops *ops = run->feature->ops;
-    int32_t count = -1;
-    suite_must(run, ops->count(&count), "count");
-    if (count < 0)
-        suite_fail(run, "count is %d", count);
-    for (int32_t i = 0; i < count; i++) {
-        dlc_device_info info = {.size = sizeof info};
-        suite_must(run, ops->describe(i, &info), "describe");
-        if (!info.name[0] || !memchr(info.name, '\0', sizeof info.name))
-            suite_fail(run, "device %d has no name", i);
-        if (!info.memory_bytes || info.compute_units < 1)
-            suite_fail(run, "device %d has %llu bytes of memory and %d compute units",
-                       i, (unsigned long long)info.memory_bytes, info.compute_units);
-    }
-    dlc_device_info info = {.size = sizeof info};
-    if (ops->describe(count, &info) == DLC_OK || ops->describe(-1, &info) == DLC_OK)
-        suite_fail(run, "describe accepts an index outside 0 .. count-1");
-}
-
-/* count and describe must not start anything that a child process cannot use. */
-static void works_after_a_fork(suite_run *run) {
-    const dlc_device_ops *ops = run->feature->ops;
-    int32_t count = 0;
-    dlc_device_info info = {.size = sizeof info};
-    suite_must(run, ops->count(&count), "count");
-    if (count > 0)
-        suite_must(run, ops->describe(0, &info), "describe");
-    pid_t child = fork();
-    if (child < 0)
-        suite_skip(run, "fork: %s", strerror(errno));
-    if (child > 0)
-        _exit(0); /* the child continues and reports the result */
-    int32_t again = -1;
-    suite_must(run, ops->count(&again), "count after a fork");
-    if (again != count)
-        suite_fail(run, "count is %d, and %d after a fork", count, again);
-    device_check b;
-    float *here;
-    device_check_open(run, &b);
-    float *there = device_check_upload(&b, 100, 1, &here);
-    suite_must(run, b.ops->scale(b.device, b.queue, 100, 2.0f, there), "scale");
-    for (int i = 0; i < 100; i++)
-        here[i] *= 2.0f;
-    device_check_compare(&b, "scale", there, here, 100, 0);
-}
-
 /* ---- Memory ----------------------------------------------------------------- */
 
+/* Allocates with all that the caller of alloc relies on. */
+static dlc_memory take_memory(const device_check *b, size_t bytes, uint32_t flags) {
+    dlc_memory memory = {.size = sizeof memory};
+    suite_must(b->run, b->ops->alloc(b->device, bytes, flags, &memory), "alloc");
+    if (!memory.base || (uintptr_t)memory.base % 64 || memory.bytes < bytes)
+        suite_fail(b->run,
+                   "alloc returned %zu bytes at %p, not %zu bytes at a multiple of 64",
+                   memory.bytes, memory.base, bytes);
+    if (memory.size != sizeof memory)
+        suite_fail(b->run, "alloc changes the size of the struct");
+    return memory;
+}
+
+/* Fails unless all bytes of device memory have this value. */
+static void must_be(const device_check *b, const void *there, int byte, size_t bytes,
+                    const char *what) {
+    unsigned char *back = dlc_alloc(bytes, 1);
+    if (!back)
+        suite_skip(b->run, "out of memory");
+    device_check_copy(b, back, there, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        if (back[i] != (unsigned char)byte)
+            suite_fail(b->run, "%s: byte %zu of %zu is %d, not %d", what, i, bytes,
+                       back[i], (unsigned char)byte);
+    dlc_free(back);
+}
+
 static void memory_is_zeroed(suite_run *run) {
-    static const uint32_t flags[] = {0, DLC_MEM_SHARED, DLC_MEM_STAGING};
+    static const uint32_t flags[] = {0, DLC_MEM_SHARED, DLC_MEM_STAGING,
+                                     DLC_MEM_SHARED | DLC_MEM_STAGING};
+    enum { BYTES = 100000, FLAGS = sizeof flags / sizeof *flags };
     device_check b;
     device_check_open(run, &b);
-    for (int again = 0; again < 2; again++)
-        for (size_t f = 0; f < sizeof flags / sizeof *flags; f++) {
-            enum { BYTES = 100000 };
+    for (int again = 0; again < 2; again++) {
+        dlc_memory memory[FLAGS];
+        for (int f = 0; f < FLAGS; f++) {
+            memory[f] = take_memory(&b, BYTES, flags[f]);
+            must_be(&b, memory[f].base, 0, BYTES, "new memory");
+            if (flags[f] & DLC_MEM_STAGING) /* which is host memory */
+                memset(memory[f].base, 0x50 + f, BYTES);
+            else
+                suite_must(
+                    run,
+                    b.ops->fill(b.device, b.queue, memory[f].base, 0x50 + f, BYTES),
+                    "fill");
+        }
+        device_check_finish(&b);
+        for (int f = 0; f < FLAGS; f++) {
+            must_be(&b, memory[f].base, 0x50 + f, BYTES, "memory that was filled");
+            b.ops->free(b.device, &memory[f]);
+        }
+    }
+}
+
+/* What is freed can be allocated again, many times: a 64th of the device's memory, or
+ * little of the host's, whose pages may be touched. */
+static void free_gives_back(suite_run *run) {
+    enum { TIMES = 80, PART = 64 };
+    const size_t little = (size_t)1 << 20;
+    dlc_device_info info = {.size = sizeof info};
+    device_check b;
+    device_check_open(run, &b);
+    suite_must(run, b.ops->describe(0, &info), "describe");
+    size_t bytes = (size_t)(info.memory_bytes / PART);
+    if ((run->feature->caps & DLC_DEVICE_HOST) || bytes < little)
+        bytes = little;
+    int64_t before = suite_host_allocations();
+    for (int i = 0; i < TIMES; i++)
+        for (uint32_t flags = 0; flags <= DLC_MEM_SHARED; flags++) {
             dlc_memory memory = {.size = sizeof memory};
-            unsigned char *back = dlc_alloc(BYTES, 1);
-            if (flags[f] == DLC_MEM_SHARED && !DLC_CAN(b.ops, ipc_export))
-                continue;
-            if (!back)
-                suite_skip(run, "out of memory");
-            suite_must(run, b.ops->alloc(b.device, BYTES, flags[f], &memory), "alloc");
-            if ((uintptr_t)memory.base % 64 || memory.bytes < BYTES)
+            dlc_status status = b.ops->alloc(b.device, bytes, flags, &memory);
+            if (i == 0 && status == DLC_ERR_NOMEM)
+                suite_skip(run, "the device has no %zu bytes left", bytes);
+            if (status != DLC_OK)
                 suite_fail(run,
-                           "alloc returned %zu bytes at %p, not %d bytes at a multiple "
-                           "of 64",
-                           memory.bytes, memory.base, BYTES);
-            device_check_copy(&b, back, memory.base, BYTES);
-            for (size_t i = 0; i < BYTES; i++)
-                if (back[i])
-                    suite_fail(run, "new memory is not zeroed");
-            suite_must(run, b.ops->fill(b.device, b.queue, memory.base, 0x55, BYTES),
-                       "fill");
-            device_check_copy(&b, back, memory.base, BYTES);
-            for (size_t i = 0; i < BYTES; i++)
-                if (back[i] != 0x55)
-                    suite_fail(run, "fill or copy skipped byte %zu", i);
+                           "alloc of %zu bytes fails after as many were freed %d "
+                           "times: %s",
+                           bytes, i, dlc_detail());
             b.ops->free(b.device, &memory);
-            dlc_free(back);
+        }
+    if (suite_host_allocations() > before)
+        suite_fail(run, "%d times alloc and free leave %lld allocations", 2 * TIMES,
+                   (long long)(suite_host_allocations() - before));
+}
+
+/* ---- Copies ----------------------------------------------------------------- */
+
+enum { SIDE = 3 << 20, SLACK = 64 };
+
+/* Memory that a copy may read or write: the device's, staging memory, any other. */
+typedef struct sides {
+    unsigned char *at[3];
+} sides;
+
+static sides make_sides(const device_check *b) {
+    sides s = {{take_memory(b, SIDE, 0).base,
+                take_memory(b, SIDE, DLC_MEM_STAGING).base, dlc_alloc(SIDE, 1)}};
+    if (!s.at[2])
+        suite_skip(b->run, "out of memory");
+    return s;
+}
+
+/* The first side is the device's; numbers go there and back by this queue. */
+static void copy_as(const device_check *b, dlc_queue *queue, void *to, const void *from,
+                    size_t bytes) {
+    suite_must(b->run, b->ops->copy(b->device, queue, to, from, bytes), "copy");
+    if (queue)
+        device_check_finish(b);
+}
+
+/* Copies `bytes` bytes from one side to another, neither aligned, and nothing else. */
+static void try_copy(const device_check *b, dlc_queue *queue, const sides *from,
+                     int source, const sides *to, int target, size_t bytes) {
+    static const char *const name[] = {"the device", "staging memory", "host memory"};
+    static unsigned char given[SIDE], back[SIDE];
+    size_t all = bytes + SLACK;
+    for (size_t i = 0; i < all; i++)
+        given[i] = (unsigned char)(i * 7 + bytes);
+    copy_as(b, b->queue, from->at[source], given, all);
+    memset(back, 0xee, all);
+    copy_as(b, b->queue, to->at[target], back, all);
+    copy_as(b, queue, to->at[target] + 3, from->at[source] + 1, bytes);
+    copy_as(b, b->queue, back, to->at[target], all);
+    for (size_t i = 0; i < all; i++) {
+        int inside = i >= 3 && i < 3 + bytes;
+        if (back[i] != (inside ? given[i - 2] : 0xee))
+            suite_fail(b->run,
+                       "copy of %zu bytes from %s to %s%s: byte %lld is %d, not %d",
+                       bytes, name[source], name[target],
+                       queue || !b->queue ? "" : ", without a queue", (long long)i - 3,
+                       back[i], inside ? given[i - 2] : 0xee);
+    }
+}
+
+static void copies_everywhere(suite_run *run) {
+    static const size_t counts[] = {0, 1, 3, 64, 4099, (2 << 20) + 5};
+    device_check b;
+    device_check_open(run, &b);
+    sides from = make_sides(&b), to = make_sides(&b);
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+        for (int source = 0; source < 3; source++)
+            for (int target = 0; target < 3; target++) {
+                try_copy(&b, b.queue, &from, source, &to, target, counts[c]);
+                if (b.queue)
+                    try_copy(&b, NULL, &from, source, &to, target, counts[c]);
+            }
+}
+
+static void fills_with_any_byte(suite_run *run) {
+    static const int values[] = {0xff, 0, 0x80, 0x7f};
+    static const size_t counts[] = {0, 1, 3, 64, 4099};
+    device_check b;
+    device_check_open(run, &b);
+    unsigned char *at = take_memory(&b, SIDE, 0).base;
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+        for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+            dlc_queue *queue = v % 2 ? NULL : b.queue;
+            suite_must(run, b.ops->fill(b.device, b.queue, at, 0x11, counts[c] + SLACK),
+                       "fill");
+            device_check_finish(&b);
+            suite_must(run, b.ops->fill(b.device, queue, at + 1, values[v], counts[c]),
+                       "fill");
+            device_check_finish(&b);
+            must_be(&b, at, 0x11, 1, "the byte before those that were filled");
+            must_be(&b, at + 1, values[v], counts[c], "fill");
+            must_be(&b, at + 1 + counts[c], 0x11, SLACK - 1, "the bytes after a fill");
         }
 }
 
@@ -240,6 +329,10 @@ static void norms_are_sums_of_squares(suite_run *run) {
         double wanted = 0, total[2] = {-1, -2};
         float *dx = device_check_upload(&b, n, 1, &x);
         double *sums = device_check_take(&b, (pieces + 2) * sizeof *sums);
+        suite_must(run,
+                   b.ops->fill(b.device, b.queue, sums, 0xff,
+                               (pieces + 2) * sizeof *sums), /* not a number */
+                   "fill");
         for (size_t i = 0; i < n; i++)
             wanted += (double)x[i] * (double)x[i];
         for (size_t k = 0; k < 2; k++) {
@@ -256,7 +349,7 @@ static void norms_are_sums_of_squares(suite_run *run) {
                        "total");
         }
         device_check_copy(&b, total, sums + pieces, sizeof total);
-        if (!(fabs(total[0] - wanted) <= 1e-5 * wanted))
+        if (!(fabs(total[0] - wanted) <= 1e-12 * wanted))
             suite_fail(run, "the squares of %zu elements add up to %.9g, not %.9g", n,
                        total[0], wanted);
         if (total[0] < total[1] || total[0] > total[1])
@@ -284,130 +377,18 @@ static void converts_and_back(suite_run *run) {
     device_check_compare(&b, "convert to bfloat16 and back", back, x, COUNT, 1.0 / 256);
 }
 
-/* ---- Queues ----------------------------------------------------------------- */
-
-static void queues_keep_order(suite_run *run) {
-    enum { COUNT = 100003, ROUNDS = 50 };
-    device_check b;
-    float *x;
-    device_check_open(run, &b);
-    if (!b.queue)
-        suite_skip(run, "it has no queues");
-    dlc_queue *other = NULL;
-    dlc_event *event = NULL;
-    suite_must(run, b.ops->queues->queue_open(b.device, &other), "queue_open");
-    suite_must(run, b.ops->queues->event_open(b.device, &event), "event_open");
-    float *dx = device_check_upload(&b, COUNT, 1, &x);
-    for (int i = 0; i < ROUNDS; i++) {
-        dlc_queue *here = i % 2 ? other : b.queue, *there = i % 2 ? b.queue : other;
-        suite_must(run, b.ops->scale(b.device, here, COUNT, i % 3 ? 0.5f : 3.0f, dx),
-                   "scale");
-        suite_must(run, b.ops->queues->event_record(b.device, here, event),
-                   "event_record");
-        suite_must(run, b.ops->queues->event_wait(b.device, there, event),
-                   "event_wait");
-        for (size_t j = 0; j < COUNT; j++)
-            x[j] *= i % 3 ? 0.5f : 3.0f;
-    }
-    suite_must(run, b.ops->queues->event_record(b.device, b.queue, event),
-               "event_record");
-    suite_must(run, b.ops->queues->event_sync(b.device, event), "event_sync");
-    int done = 0;
-    suite_must(run, b.ops->queues->event_done(b.device, event, &done), "event_done");
-    if (!done)
-        suite_fail(run, "an event is not done after event_sync has returned");
-    device_check_compare(&b, "work on two queues that wait for each other", dx, x,
-                         COUNT, 0);
-    b.ops->queues->event_close(b.device, event);
-    b.ops->queues->queue_close(b.device, other);
-}
-
-/* ---- Sharing memory --------------------------------------------------------- */
-
-static void use_imported_memory(const device_check *b, const dlc_ipc_handle *handle,
-                                size_t count) {
-    dlc_memory memory = {.size = sizeof memory};
-    float *wanted = host_floats(b, count);
-    suite_must(b->run, b->ops->ipc_import(b->device, handle, &memory), "ipc_import");
-    suite_random(wanted, count, 3);
-    wanted[count] = 12345.0f;
-    device_check_compare(b, "imported memory", memory.base, wanted, count, 0);
-    suite_must(b->run, b->ops->scale(b->device, b->queue, count, 2.0f, memory.base),
-               "scale");
-    finish_queue(b);
-    b->ops->free(b->device, &memory);
-}
-
-/* The parent exports and the child imports; each opens the device for itself. */
-static void shares_with_a_child(suite_run *run) {
-    enum { COUNT = 5000 };
-    int pipes[2][2];
-    char byte = 0;
-    device_check b;
-    dlc_ipc_handle handle = {.size = sizeof handle};
-    const dlc_device_ops *ops = run->feature->ops;
-    if (!DLC_CAN(ops, ipc_export))
-        suite_skip(run, "it has no ipc_export");
-    if (pipe(pipes[0]) != 0 || pipe(pipes[1]) != 0)
-        suite_skip(run, "pipe: %s", strerror(errno));
-    pid_t child = fork();
-    if (child < 0)
-        suite_skip(run, "fork: %s", strerror(errno));
-    device_check_open(run, &b);
-    if (child == 0) {
-        if (read(pipes[0][0], &handle, sizeof handle) != (ssize_t)sizeof handle)
-            _exit(1);
-        use_imported_memory(&b, &handle, COUNT);
-        (void)!write(pipes[1][1], &byte, 1);
-        _exit(0);
-    }
-    dlc_memory memory = {.size = sizeof memory};
-    float *numbers = host_floats(&b, COUNT);
-    suite_random(numbers, COUNT, 3);
-    numbers[COUNT] = 12345.0f;
-    suite_must(
-        run,
-        b.ops->alloc(b.device, (COUNT + 1) * sizeof(float), DLC_MEM_SHARED, &memory),
-        "alloc");
-    device_check_copy(&b, memory.base, numbers, (COUNT + 1) * sizeof *numbers);
-    suite_must(run, b.ops->ipc_export(b.device, &memory, &handle), "ipc_export");
-    if (write(pipes[0][1], &handle, sizeof handle) != (ssize_t)sizeof handle)
-        suite_skip(run, "write: %s", strerror(errno));
-    (void)close(pipes[1][1]);
-    if (read(pipes[1][0], &byte, 1) != 1)
-        suite_fail(run, "the process that imported the memory died");
-    (void)waitpid(child, NULL, 0);
-    for (int i = 0; i < COUNT; i++)
-        numbers[i] *= 2.0f;
-    device_check_compare(&b, "memory that another process changed", memory.base,
-                         numbers, COUNT, 0);
-}
-
-static void exports_shared_memory_only(suite_run *run) {
-    device_check b;
-    dlc_memory memory = {.size = sizeof memory};
-    dlc_ipc_handle handle = {.size = sizeof handle};
-    const dlc_device_ops *ops = run->feature->ops;
-    if (!DLC_CAN(ops, ipc_export))
-        suite_skip(run, "it has no ipc_export");
-    device_check_open(run, &b);
-    suite_must(run, b.ops->alloc(b.device, 4096, 0, &memory), "alloc");
-    if (b.ops->ipc_export(b.device, &memory, &handle) == DLC_OK)
-        suite_fail(run, "it exports memory that was not allocated with DLC_MEM_SHARED");
-}
-
 #define CHECK(name, promise, run) \
     { name, promise, DLC_KIND_DEVICE, 0, SUITE_LOADED, 60, run }
 
 const suite_check suite_device_checks[] = {
-    CHECK("device.describe", "every device has a name, memory and compute units",
-          describes_devices),
-    CHECK("device.fork", "it works in a child after count and describe in the parent",
-          works_after_a_fork),
     CHECK("device.memory", "memory is zeroed and aligned; fill and copy work",
           memory_is_zeroed),
+    CHECK("device.free", "what is freed can be allocated again", free_gives_back),
     CHECK("device.too_much", "alloc of too much memory fails with a sentence",
           too_much_is_refused),
+    CHECK("device.copy", "copy works from and to any memory, with any size",
+          copies_everywhere),
+    CHECK("device.fill", "fill sets any byte, and no others", fills_with_any_byte),
     CHECK("device.kernels", "scale, add and axpy are right for any size",
           kernels_are_right),
     CHECK("device.sum", "sum is bitwise that of the pairwise order", sums_pairwise),
@@ -415,11 +396,5 @@ const suite_check suite_device_checks[] = {
           norms_are_sums_of_squares),
     CHECK("device.convert", "conversion to bfloat16 and back is right",
           converts_and_back),
-    CHECK("device.queues", "queues keep the order of work and wait for events",
-          queues_keep_order),
-    CHECK("device.ipc", "another process can read and write shared memory",
-          shares_with_a_child),
-    CHECK("device.ipc_flag", "memory without DLC_MEM_SHARED is not exported",
-          exports_shared_memory_only),
     {.name = NULL},
 };

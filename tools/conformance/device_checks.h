@@ -11,9 +11,16 @@ typedef struct device_check {
     dlc_queue *queue; /* NULL: work is done when a call returns */
 } device_check;
 
-/* Opens the device, and a queue if it has queues. Skips the check if this machine has
- * no such device. */
+/* Open the device, the first or another one, and a queue if it has queues. Skip the
+ * check if this machine has no such device. */
 void device_check_open(suite_run *run, device_check *check);
+void device_check_open_index(suite_run *run, device_check *check, int32_t index);
+
+/* Waits for the work of the queue, if there is one. */
+void device_check_finish(const device_check *check);
+
+/* A host array of `count` floats and a guard word, which the caller frees. */
+float *device_check_floats(const device_check *check, size_t count);
 
 /* Device memory, and a copy after which all work is done. Memory is never freed. */
 void *device_check_take(const device_check *check, size_t bytes);

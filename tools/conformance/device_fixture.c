@@ -74,7 +74,7 @@ void device_fixture_open(suite_run *run, device_fixture *device) {
     device->ops = feature->ops;
     device->is_host = (feature->caps & DLC_DEVICE_HOST) != 0;
     suite_must(run, device->ops->open(&args, &device->handle), "opening the device");
-    if (DLC_CAN(device->ops, queues))
+    if (device->ops->queues)
         suite_must(run, device->ops->queues->queue_open(device->handle, &device->queue),
                    "the device's queue_open");
 }

@@ -47,9 +47,11 @@ typedef struct suite_check {
 /* The tables of checks, one for each file of checks; each ends with a NULL name. */
 extern const suite_check suite_file_checks[], suite_settings_checks[],
     suite_load_checks[], suite_feature_checks[], suite_lifecycle_checks[],
-    suite_device_checks[], suite_device_update_checks[], suite_transport_checks[],
-    suite_transport_fault_checks[], suite_transport_endpoint_checks[],
-    suite_layer_checks[], suite_layer_memory_checks[], suite_layer_caps_checks[],
+    suite_device_machine_checks[], suite_device_checks[], suite_device_queue_checks[],
+    suite_device_kernel_checks[], suite_device_update_checks[],
+    suite_transport_checks[], suite_transport_fault_checks[],
+    suite_transport_endpoint_checks[], suite_layer_checks[],
+    suite_layer_memory_checks[], suite_layer_caps_checks[],
     suite_layer_training_checks[], suite_layer_fuse_checks[], suite_solver_checks[],
     suite_consistency_checks[], suite_data_checks[], suite_decoder_checks[],
     suite_encoder_checks[];

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 
+import device_mutants
 import layer_mutants
 
 SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
@@ -22,10 +23,10 @@ DLCORE = os.environ["DLCORE_BIN"]
 HERE = pathlib.Path(__file__).resolve().parent
 KINDS = ("device", "transport", "layer", "solver", "consistency", "data", "decoder")
 
-# Checks without a mutant: no template has queues, and --set is not the plugin's.
-NO_MUTANT = {"device.queues", "file.settings"}
+# Checks without a mutant: --set is not the plugin's.
+NO_MUTANT = {"file.settings"}
 
-# (check, kind, [(text of the template, replacement)...], additional compiler flags)
+# (check, kind or "accelerator", [(text of the template or of that example, replacement)...], additional compiler flags)
 MUTANTS = []
 
 
@@ -414,6 +415,7 @@ IPC_CALLS = ("static dlc_status give(dlc_device *d, const dlc_memory *m, dlc_ipc
 WITH_IPC = ("static const dlc_device_ops ops = {", IPC_CALLS)
 mutant("device.ipc", "device", WITH_IPC)
 mutant("device.ipc_flag", "device", WITH_IPC)
+device_mutants.add(mutant)
 
 # ---- Transports --------------------------------------------------------------------
 PREDICTS = "    *prediction = dlc_predict(args, 10e-6, 0.1, 0.1);"
@@ -534,6 +536,7 @@ def make_templates(folder):
         made = folder / kind
         subprocess.run([DLCORE, "plugin", "new", kind, "sample", "--dir", str(made)], check=True, capture_output=True)
         templates[kind] = sorted(made.glob("*.[ch]"))
+    templates["accelerator"] = sorted((SOURCE / "examples/accelerator").glob("*.[ch]"))
     return templates
 
 
