@@ -116,6 +116,7 @@ static dlc_status fail_unknown(const dlc_registry *registry, dlc_kind kind,
         dlc_text_add(text, "%s \"%s\" doesn't work on device %s, only on: ", kind_text,
                      name, device);
         names_list(set, text);
+        dlc_text_add(text, "; --device chooses one");
     } else {
         for (size_t i = 0; (feature = dlc_registry_usable(registry, kind, i)); i++)
             if (!device || !feature->device || !strcmp(device, feature->device))
