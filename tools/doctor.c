@@ -10,6 +10,7 @@
 #include "machine.h"
 #include "options.h"
 #include "plugin/answers.h"
+#include "plugin/device_objects.h"
 #include "plugin/probe.h"
 #include "plugin_json.h"
 
@@ -49,13 +50,6 @@ static const dlc_feature *next_device(const dlc_registry *registry, size_t *at) 
     return feature;
 }
 
-static dlc_status describe(const dlc_feature *feature, int32_t index,
-                           dlc_device_info *info) {
-    const dlc_device_ops *ops = feature->ops;
-    *info = (dlc_device_info){.size = sizeof *info, .numa = -1};
-    return ops->describe(index, info);
-}
-
 /* Describes all devices of a feature, for a probe. */
 static dlc_status describe_all(void *context) {
     const dlc_feature *feature = context;
@@ -63,7 +57,7 @@ static dlc_status describe_all(void *context) {
     int32_t count = 0;
     DLC_TRY(dlc_answer_devices(feature, &count));
     for (int32_t i = 0; i < count; i++)
-        (void)describe(feature, i, &info);
+        (void)dlc_device_describe(feature->ops, i, &info);
     return DLC_OK;
 }
 
@@ -122,7 +116,7 @@ static void print_devices(const dlc_registry *registry) {
         if (count_devices(feature, &count) != DLC_OK)
             printf("  --  %s: %s\n", feature->name, dlc_detail());
         for (int32_t d = 0; d < count; d++) {
-            if (describe(feature, d, &info) == DLC_OK)
+            if (dlc_device_describe(feature->ops, d, &info) == DLC_OK)
                 print_device(feature->name, d, &info);
             else
                 printf("  !!  %s %d: %s\n", feature->name, d, dlc_detail());
@@ -132,7 +126,7 @@ static void print_devices(const dlc_registry *registry) {
 
 static void json_device(dlc_json *json, const dlc_feature *feature, int32_t index) {
     dlc_device_info info;
-    dlc_status rc = describe(feature, index, &info);
+    dlc_status rc = dlc_device_describe(feature->ops, index, &info);
     dlc_json_object(json, NULL);
     dlc_json_string(json, "device", feature->name);
     dlc_json_int(json, "index", index);

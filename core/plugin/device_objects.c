@@ -1,7 +1,17 @@
-/* Allocates, opens and frees what devices have. */
+/* Describes devices; allocates, opens and frees what they have. */
 #include "plugin/device_objects.h"
 
 #include "plugin/answers.h"
+
+dlc_status dlc_device_describe(const dlc_device_ops *ops, int32_t index,
+                               dlc_device_info *info) {
+    *info = (dlc_device_info){.size = sizeof *info, .numa = -1};
+    DLC_TRY(DLC_ASK(ops, "describe", ops->describe(index, info)));
+    info->name[sizeof info->name - 1] = '\0';
+    info->address[sizeof info->address - 1] = '\0';
+    info->software[sizeof info->software - 1] = '\0';
+    return DLC_OK;
+}
 
 dlc_status dlc_device_alloc(const dlc_device_ops *ops, dlc_device *device, size_t bytes,
                             uint32_t flags, dlc_memory *memory) {

@@ -1,9 +1,13 @@
-/* Memory, queues and events of a device. What a device gives is checked here, so that
- * an answer that is none ends the job with the name of the plugin. */
+/* What devices are, and their memory, queues and events. What a device gives is checked
+ * here, so that an answer that is none ends the job with the name of the plugin. */
 #ifndef DLC_PLUGIN_DEVICE_OBJECTS_H
 #define DLC_PLUGIN_DEVICE_OBJECTS_H
 
 #include <dlcore/device.h>
+
+/* Describes a device; its texts end. */
+dlc_status dlc_device_describe(const dlc_device_ops *ops, int32_t index,
+                               dlc_device_info *info);
 
 /* Allocates memory; `memory` has no base if that fails. */
 dlc_status dlc_device_alloc(const dlc_device_ops *ops, dlc_device *device, size_t bytes,

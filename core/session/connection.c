@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "plan/buckets.h"
+#include "plugin/device_objects.h"
 #include "session/agreement.h"
 #include "session/connection_trial.h"
 #include "session/measured_racks.h"
@@ -304,8 +305,8 @@ static void warn_of_differing(const dlc_connection_args *args,
 static dlc_status compare_devices(const dlc_connection_args *args) {
     const dlc_device_ops *ops = args->device_feature->ops;
     int32_t ranks = dlc_job_ranks(args->job);
-    dlc_device_info mine = {.size = sizeof mine};
-    DLC_TRY(ops->describe(args->device_args.index, &mine));
+    dlc_device_info mine;
+    DLC_TRY(dlc_device_describe(ops, args->device_args.index, &mine));
     dlc_device_info *all = dlc_alloc((size_t)ranks, sizeof *all);
     if (!all)
         return DLC_ERR_NOMEM;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/upload.h"
+#include "plugin/device_objects.h"
 #include "session/cluster_costs.h"
 #include "session/feeds.h"
 #include "session/model.h"
@@ -184,10 +185,10 @@ static dlc_status check_device(const dlc_session *session, const dlc_memory_sum 
     uint64_t bytes = sum->device;
     const dlc_rank_info *mine = dlc_job_rank_info(session->job,
                                                   dlc_job_rank(session->job));
-    dlc_device_info info = {.size = sizeof info};
+    dlc_device_info info;
     if (bytes == 0 || !DLC_CAN(session->device_ops, describe))
         return DLC_OK;
-    DLC_TRY(session->device_ops->describe(mine->device_index, &info));
+    DLC_TRY(dlc_device_describe(session->device_ops, mine->device_index, &info));
     return info.memory_bytes && bytes > info.memory_bytes
                ? refuse(session, sum, "a rank", bytes, info.name,
                         (double)info.memory_bytes)

@@ -27,6 +27,14 @@ static void free_memory(dlc_device *device, dlc_memory *memory) {
     freed++;
 }
 
+static dlc_status describe(int32_t index, dlc_device_info *info) {
+    (void)index;
+    memset(info->name, 'n', sizeof info->name);
+    memset(info->address, 'a', sizeof info->address);
+    memset(info->software, 's', sizeof info->software);
+    return its_status;
+}
+
 static dlc_status give_queue(dlc_device *device, dlc_queue **queue) {
     (void)device;
     *queue = its_object;
@@ -41,8 +49,11 @@ static dlc_status give_event(dlc_device *device, dlc_event **event) {
 
 static const dlc_device_queue_ops queues = {
     .size = sizeof queues, .queue_open = give_queue, .event_open = give_event};
-static const dlc_device_ops ops = {
-    .size = sizeof ops, .alloc = give_memory, .free = free_memory, .queues = &queues};
+static const dlc_device_ops ops = {.size = sizeof ops,
+                                   .describe = describe,
+                                   .alloc = give_memory,
+                                   .free = free_memory,
+                                   .queues = &queues};
 
 static void setup(void) {
     static _Alignas(64) char memory[BYTES];
@@ -87,6 +98,17 @@ START_TEST(wrong_memory) {
 }
 END_TEST
 
+START_TEST(texts_end) {
+    dlc_device_info info;
+    ck_assert_int_eq(dlc_device_describe(&ops, 0, &info), DLC_OK);
+    ck_assert_uint_eq(strlen(info.name), sizeof info.name - 1);
+    ck_assert_uint_eq(strlen(info.address), sizeof info.address - 1);
+    ck_assert_uint_eq(strlen(info.software), sizeof info.software - 1);
+    its_status = DLC_ERR_IO;
+    refused(dlc_device_describe(&ops, 0, &info), DLC_ERR_IO, "describe failed without");
+}
+END_TEST
+
 START_TEST(silence) {
     dlc_memory got;
     dlc_queue *queue = NULL;
@@ -121,6 +143,7 @@ int main(void) {
     tcase_add_checked_fixture(all, setup, NULL);
     tcase_add_test(all, memory);
     tcase_add_test(all, wrong_memory);
+    tcase_add_test(all, texts_end);
     tcase_add_test(all, silence);
     tcase_add_test(all, nothing);
     suite_add_tcase(suite, all);
