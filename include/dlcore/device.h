@@ -135,6 +135,9 @@ typedef struct dlc_device_args {
 typedef enum dlc_native_kind {
     DLC_NATIVE_CUDA_DEVICE = 1, /* of a device: int, as cudaSetDevice takes it */
     DLC_NATIVE_CUDA_STREAM = 2, /* of a queue: cudaStream_t */
+
+    /* From here on: what the plugins of another vendor agree on. */
+    DLC_NATIVE_VENDOR = 0x10000,
 } dlc_native_kind;
 
 /* ---- Memory ------------------------------------------------------------------ */

@@ -16,7 +16,8 @@
  *     scale add axpy convert sum
  *       update                          required        any     without a queue
  *     square_sums total                 required        any     without a queue
- *     add_bf16 add_f16 add_mean sum_to
+ *     add_mean                          with queues     any     without a queue
+ *     add_bf16 add_f16 sum_to
  *       update_to normalize
  *       update_loss_scale               optional        any     without a queue
  *     range_begin range_end             optional, both  any     no
@@ -134,6 +135,9 @@ typedef struct dlc_device_args {
 typedef enum dlc_native_kind {
     DLC_NATIVE_CUDA_DEVICE = 1, /* of a device: int, as cudaSetDevice takes it */
     DLC_NATIVE_CUDA_STREAM = 2, /* of a queue: cudaStream_t */
+
+    /* From here on: what the plugins of another vendor agree on. */
+    DLC_NATIVE_VENDOR = 0x10000,
 } dlc_native_kind;
 
 /* ---- Memory ------------------------------------------------------------------ */
@@ -148,7 +152,8 @@ enum {
 };
 
 /* A block of memory: zeroed, aligned to at least 64 bytes. Filled in by alloc or
- * ipc_import, released by free. */
+ * ipc_import, released by free. It is memory of the device unless it has the flag
+ * DLC_MEM_STAGING: then it is host memory, which the CPU reads and writes. */
 typedef struct dlc_memory {
     uint32_t size;
     uint32_t flags; /* DLC_MEM_SHARED and DLC_MEM_STAGING */
@@ -203,7 +208,7 @@ typedef struct dlc_device_queue_ops {
     /* Creates an event, which the caller releases with event_close. */
     dlc_status (*event_open)(dlc_device *device, dlc_event **event);
 
-    /* Releases an event. */
+    /* Releases an event, whether or not the work before it is done. */
     void (*event_close)(dlc_device *device, dlc_event *event);
 
     /* Places the event after the work that is on the queue now. An event may be placed
@@ -213,7 +218,8 @@ typedef struct dlc_device_queue_ops {
     /* Makes the queue, not the caller, wait for the event. */
     dlc_status (*event_wait)(dlc_device *device, dlc_queue *queue, dlc_event *event);
 
-    /* *done = 1 if the work before the event is done, otherwise 0. */
+    /* *done = 1 if the work before the event is done, or if the event was never placed,
+     * otherwise 0. Queues and callers do not wait for such an event. */
     dlc_status (*event_done)(dlc_device *device, dlc_event *event, int *done);
 
     /* Blocks, sleeping, until the work before the event is done. */
@@ -305,12 +311,12 @@ typedef struct dlc_device_ops {
     /* Required. Releases memory from alloc or ipc_import. */
     void (*free)(dlc_device *device, dlc_memory *memory);
 
-    /* Required. Copies `bytes` bytes. Each side is memory of this device or host
-     * memory. */
+    /* Required. Copies `bytes` bytes, 0 or more. Each side is memory of this device or
+     * host memory, allocated by whomever, and need not be aligned. */
     dlc_status (*copy)(dlc_device *device, dlc_queue *queue, void *dst, const void *src,
                        size_t bytes);
 
-    /* Required. Sets `bytes` bytes of device memory to `byte`. */
+    /* Required. Sets `bytes` bytes of device memory, 0 or more, to `byte`. */
     dlc_status (*fill)(dlc_device *device, dlc_queue *queue, void *dst, int byte,
                        size_t bytes);
 
@@ -342,9 +348,10 @@ typedef struct dlc_device_ops {
                              dlc_memory *memory);
 
     /* Required kernels on float32. Pointers are device memory and n is a number of
-     * elements. A device on the CPU uses at most the threads that it was given in open,
-     * and only the calling thread for n up to 16,384. Results do not depend on the
-     * number of threads. */
+     * elements, 0 or more. Arrays of pointers, and the update, are valid during the
+     * call only, so a call with a queue copies them. A device on the CPU uses at most
+     * the threads that it was given in open, and only the calling thread for n up to
+     * 16,384. Results do not depend on the number of threads. */
 
     /* x *= alpha */
     dlc_status (*scale)(dlc_device *device, dlc_queue *queue, size_t n, float alpha,
@@ -400,7 +407,8 @@ typedef struct dlc_device_ops {
     dlc_status (*add_f16)(dlc_device *device, dlc_queue *queue, size_t n,
                           const uint16_t *x, uint16_t *y);
 
-    /* *y += alpha * x[0] / x[1], a weighted mean; leaves *y unchanged if x[1] is 0. */
+    /* *y += alpha * x[0] / x[1], a weighted mean; leaves *y unchanged if x[1] is 0.
+     * Required of devices with queues, which add up the losses of a pass by it. */
     dlc_status (*add_mean)(dlc_device *device, dlc_queue *queue, float alpha,
                            const float *x, float *y);
 
