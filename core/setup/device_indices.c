@@ -15,23 +15,27 @@ int32_t dlc_device_count(const dlc_feature *device) {
     return dlc_answer_devices(device, &count) == DLC_OK ? count : 0;
 }
 
-/* Is there a layer made for this device in particular? */
-static int has_layers(const dlc_registry *registry, const dlc_feature_entry *device) {
+/* The number of layers that are made for this device in particular. */
+static size_t count_layers(const dlc_registry *registry,
+                           const dlc_feature_entry *device) {
     const dlc_feature_entry *layer;
+    size_t count = 0;
     for (size_t i = 0; (layer = dlc_registry_usable(registry, DLC_KIND_LAYER, i)); i++)
-        if (layer->device && strcmp(layer->device, device->name) == 0)
-            return 1;
-    return 0;
+        count += layer->device && strcmp(layer->device, device->name) == 0;
+    return count;
 }
 
 dlc_status dlc_find_accelerator(const dlc_registry *registry,
                                 const dlc_feature **device) {
     const dlc_feature_entry *entry;
     const dlc_feature *found = NULL;
+    size_t most = 0;
+    *device = NULL;
     for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_DEVICE, i));
          i++) {
+        size_t layers = count_layers(registry, entry);
         if (entry->state != DLC_ENTRY_USABLE || (entry->caps & DLC_DEVICE_HOST) ||
-            !has_layers(registry, entry))
+            layers <= most)
             continue;
         dlc_status status = dlc_registry_use(registry, entry, &found);
         if (status == DLC_ERR_NOMEM)
@@ -42,9 +46,8 @@ dlc_status dlc_find_accelerator(const dlc_registry *registry,
         if (status != DLC_OK || count == 0)
             continue;
         *device = found;
-        return DLC_OK;
+        most = layers;
     }
-    *device = NULL;
     return DLC_OK;
 }
 

@@ -7,9 +7,9 @@
 
 #include "plugin/registry.h"
 
-/* Finds an accelerator that can be used: one with memory of its own, at least one
- * device present, and layers made for it. *device is NULL if there is none. Fails only
- * when memory runs out. */
+/* Finds the accelerator that can be used and has the most layers: one with memory of
+ * its own, at least one device present, and layers made for it. *device is NULL if
+ * there is none. Fails only when memory runs out. */
 dlc_status dlc_find_accelerator(const dlc_registry *registry,
                                 const dlc_feature **device);
 

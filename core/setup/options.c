@@ -75,8 +75,8 @@ const dlc_option dlc_transport_section_options[] = {
 
 const dlc_option dlc_train_section_options[] = {
     DLC_STRING("device", NULL,
-               "where layers run; default: an accelerator if there is one, else the "
-               "CPU"),
+               "where layers run; default: the accelerator that has the most layers, "
+               "or the CPU if there is none"),
     DLC_STRING("gpu", NULL,
                "which GPUs to use, as in 0,1, or all: one rank each unless "
                "[parallel] ranks says otherwise"),

@@ -1,5 +1,6 @@
-/* Tests the parser of device indices (core/setup/device_indices.c): what "0,1" and
- * "all" name, and which lists it refuses. */
+/* Tests which accelerator is found, and the parser of device indices
+ * (core/setup/device_indices.c): what "0,1" and "all" name, and which lists it refuses.
+ */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "setup/device_indices.h"
+#include "support/plugins.h"
 
 static int32_t present;
 
@@ -78,15 +80,28 @@ START_TEST(refuses_lists) {
 }
 END_TEST
 
+/* The simulated accelerator of the examples, which has two, comes first. */
+START_TEST(has_the_most_layers) {
+    const dlc_feature *found = NULL;
+    ck_assert_str_eq(plugin_find(DLC_KIND_DEVICE, "accelerator")->name, "accelerator");
+    ck_assert_int_eq(dlc_find_accelerator(plugins_registry(), &found), DLC_OK);
+    ck_assert_ptr_nonnull(found);
+    ck_assert_str_eq(found->name, "async");
+}
+END_TEST
+
 int main(void) {
+    (void)plugins_registry();
     Suite *suite = suite_create("device indices");
     TCase *test = tcase_create("device indices");
     suite_add_tcase(suite, test);
     tcase_add_loop_test(test, parses_lists, 0, sizeof good / sizeof *good);
     tcase_add_loop_test(test, refuses_lists, 0, sizeof bad / sizeof *bad);
+    tcase_add_test(test, has_the_most_layers);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
+    plugins_close();
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
