@@ -152,6 +152,17 @@ def conformance(program):
     return check
 
 
+def plugin_check(name, standin):
+    def check():
+        gpu()
+        file = BUNDLE / "lib/dlcore/0" / f"{standin if STANDIN else name}.so"
+        text = run([DLCORE, "plugin", "check", file], 180, ok=range(256))  # some layers need settings, and are not run
+        if " 0 failed, " not in last_lines(text, 1):
+            raise Failed(last_lines(text, 1), text)
+        return last_lines(text, 1)
+    return check
+
+
 def speed():
     gpu()
     text = run([BUNDLE / "tests/device_speed", "cuda"], 60)
@@ -531,6 +542,7 @@ def checks():
     yield "topology", topology
     for program in sorted(path.name for path in (BUNDLE / "tests").glob("test_*")):
         yield f"conformance: {program}", conformance(program)
+    yield "plugin check: device-cuda", plugin_check("device-cuda", "device-cpu")
     yield "speed of kernels", speed
     yield "speed of updates", speed_of_updates
     yield "speed of batch_norm", speed_of_batch_norm
@@ -569,6 +581,7 @@ def checks():
     yield from contests()
     for net, batch, precision in (("resnet50", 256, "fp16"), ("alexnet", 64, "bf16"), ("lenet", 64, "bf16")):
         yield f"times: {net} b{batch}, {precision}", times(net, batch, precision)
+    yield "plugin check: layers-cudnn", plugin_check("layers-cudnn", "layers-onednn")
 
 
 def write_report(results):
