@@ -33,9 +33,10 @@ dlc_status dlc_find_accelerator(const dlc_registry *registry,
     *device = NULL;
     for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_DEVICE, i));
          i++) {
+        if (entry->state != DLC_ENTRY_USABLE || (entry->caps & DLC_DEVICE_HOST))
+            continue;
         size_t layers = count_layers(registry, entry);
-        if (entry->state != DLC_ENTRY_USABLE || (entry->caps & DLC_DEVICE_HOST) ||
-            layers <= most)
+        if (layers <= most)
             continue;
         dlc_status status = dlc_registry_use(registry, entry, &found);
         if (status == DLC_ERR_NOMEM)
