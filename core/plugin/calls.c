@@ -119,25 +119,27 @@ static const call decoder_calls[] = {
     CALLS_END,
 };
 
-/* The first missing operation. `table` starts with its size, and every entry is a
- * pointer. */
-static const char *missing(const void *table, const call *calls) {
+/* `table` starts with its size, and every entry is a pointer. */
+static int has(const void *table, const call *one) {
     uint32_t size;
+    void (*entry)(void) = NULL;
     memcpy(&size, table, sizeof size);
-    for (; calls->name; calls++) {
-        void (*entry)(void) = NULL;
-        if (size >= calls->offset + sizeof entry)
-            memcpy(&entry, (const char *)table + calls->offset, sizeof entry);
-        if (!entry)
-            return calls->name;
-    }
-    return NULL;
+    if (size >= one->offset + sizeof entry)
+        memcpy(&entry, (const char *)table + one->offset, sizeof entry);
+    return entry != NULL;
+}
+
+/* The first missing operation. */
+static const char *missing(const void *table, const call *calls) {
+    while (calls->name && has(table, calls))
+        calls++;
+    return calls->name;
 }
 
 /* Of calls that belong together, the first that is missing if another is there. */
 static const char *half(const void *table, const call *calls) {
     for (const call *one = calls; one->name; one++)
-        if (!missing(table, (const call[]){*one, CALLS_END}))
+        if (has(table, one))
             return missing(table, calls);
     return NULL;
 }
