@@ -39,7 +39,7 @@ static dlc_status open_team(dlc_team *team, const dlc_team_args *args) {
                                       .oob_all_gather = args->oob_all_gather,
                                       .check = args->check};
     DLC_TRY(DLC_ASK(team->ops, "open", team->ops->open(&team->args, &team->endpoint)));
-    DLC_TRY(dlc_answer_check_opened(team->feature, team->endpoint));
+    DLC_TRY(dlc_answer_check_opened(team->feature, "open", team->endpoint));
     return query_queues(team);
 }
 

@@ -118,9 +118,10 @@ static dlc_status try_call(const dlc_feature *feature, const char *name, double 
     return DLC_OK;
 }
 
-dlc_status dlc_answer_check_opened(const dlc_feature *feature, const void *opened) {
+dlc_status dlc_answer_check_opened(const void *of, const char *call,
+                                   const void *opened) {
     return opened ? DLC_OK
-                  : dlc_answer_refuse(feature, "open succeeds, but opens nothing");
+                  : dlc_answer_refuse(of, "%s succeeds, but opens nothing", call);
 }
 
 /* ---- Transports -------------------------------------------------------------- */

@@ -45,8 +45,10 @@ dlc_status dlc_answer_prediction(const dlc_feature *feature,
                                  size_t room, dlc_transport_prediction *prediction);
 dlc_status dlc_answer_devices(const dlc_feature *feature, int32_t *count);
 
-/* Checks what an `open` that succeeded has left in its result: not NULL. */
-dlc_status dlc_answer_check_opened(const dlc_feature *feature, const void *opened);
+/* Checks what a call that opens something, and succeeded, has left in its result: not
+ * NULL. `of` as in dlc_answer_refuse. */
+dlc_status dlc_answer_check_opened(const void *of, const char *call,
+                                   const void *opened);
 
 /* Check what a data source described (encoded: its images have sizes of their own), and
  * what a consistency model needs. What a solver

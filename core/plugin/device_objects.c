@@ -35,23 +35,14 @@ void dlc_device_free(const dlc_device_ops *ops, dlc_device *device,
     *memory = (dlc_memory){.size = sizeof *memory};
 }
 
-static dlc_status check_opened(const dlc_device_ops *ops, const char *call,
-                               const void *opened, dlc_status status) {
-    DLC_TRY(dlc_answer_explain(ops, call, status));
-    return opened ? DLC_OK
-                  : dlc_answer_refuse(ops, "%s succeeds, but opens nothing", call);
-}
-
 dlc_status dlc_device_open_queue(const dlc_device_ops *ops, dlc_device *device,
                                  dlc_queue **queue) {
-    dlc_detail_clear();
-    dlc_status status = ops->queues->queue_open(device, queue);
-    return check_opened(ops, "queue_open", *queue, status);
+    DLC_TRY(DLC_ASK(ops, "queue_open", ops->queues->queue_open(device, queue)));
+    return dlc_answer_check_opened(ops, "queue_open", *queue);
 }
 
 dlc_status dlc_device_open_event(const dlc_device_ops *ops, dlc_device *device,
                                  dlc_event **event) {
-    dlc_detail_clear();
-    dlc_status status = ops->queues->event_open(device, event);
-    return check_opened(ops, "event_open", *event, status);
+    DLC_TRY(DLC_ASK(ops, "event_open", ops->queues->event_open(device, event)));
+    return dlc_answer_check_opened(ops, "event_open", *event);
 }

@@ -35,7 +35,7 @@ static dlc_status open_device(dlc_session *session) {
     session->device_ops = session->setup->device->ops;
     DLC_TRY(DLC_ASK(session->device_ops, "open",
                     session->device_ops->open(&args, &session->device)));
-    DLC_TRY(dlc_answer_check_opened(session->setup->device, session->device));
+    DLC_TRY(dlc_answer_check_opened(session->setup->device, "open", session->device));
     if (!DLC_CAN(session->device_ops, queues))
         return DLC_OK;
     return dlc_device_open_queue(session->device_ops, session->device, &session->queue);

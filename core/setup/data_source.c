@@ -37,7 +37,7 @@ dlc_status dlc_data_source_open(dlc_setup *setup, dlc_data_setup *data,
         args.classes = classes->classes;
     }
     DLC_TRY(DLC_ASK(ops, "open", ops->open(&args, &data->source)));
-    DLC_TRY(dlc_answer_check_opened(data->feature, data->source));
+    DLC_TRY(dlc_answer_check_opened(data->feature, "open", data->source));
     return dlc_data_source_describe(setup, data);
 }
 
