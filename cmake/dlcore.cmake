@@ -187,6 +187,18 @@ function(dlc_set_test name)
     ENVIRONMENT "${DLC_TEST_ENVIRONMENT};CK_TIMEOUT_MULTIPLIER=5;${arg_ENVIRONMENT}")
 endfunction()
 
+# dlc_add_test_plugin(<target> <folder> <name> <source>...): the plugin <folder>/<name>.so,
+# for tests that have the folder in DLCORE_PLUGIN_PATH.
+function(dlc_add_test_plugin target folder name)
+  add_library(${target} MODULE ${ARGN})
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name}
+    C_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${folder})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  # As in dlc_add_plugin.
+  add_custom_command(TARGET ${target} POST_BUILD VERBATIM
+    COMMAND chmod go-w $<TARGET_FILE:${target}> ${folder})
+endfunction()
+
 # dlc_add_shared(<name> <source>...): sources of several test programs, compiled once; link
 # them with $<TARGET_OBJECTS:name>.
 function(dlc_add_shared name)

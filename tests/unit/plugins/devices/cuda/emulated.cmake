@@ -12,18 +12,13 @@ set_target_properties(cuda-emulated PROPERTIES
   CXX_STANDARD 17 CXX_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
 
 set(folder ${CMAKE_CURRENT_BINARY_DIR}/plugins)
-add_library(test-emulated MODULE fakes/on_host.c ${cuda}/compute.c
-  ${cuda}/rules.c
-  $<TARGET_OBJECTS:cuda-emulated>)
-set_target_properties(test-emulated PROPERTIES PREFIX "" OUTPUT_NAME device-emulated
-  C_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${folder})
-target_include_directories(test-emulated PRIVATE ${PROJECT_SOURCE_DIR}/include ${cuda})
+dlc_add_test_plugin(test-emulated ${folder} device-emulated fakes/on_host.c ${cuda}/compute.c
+  ${cuda}/rules.c $<TARGET_OBJECTS:cuda-emulated>)
+target_include_directories(test-emulated PRIVATE ${cuda})
 target_compile_definitions(test-emulated PRIVATE DLC_VERSION="${PROJECT_VERSION}")
 # CUDA's headers only; the runtime is fake.
 target_include_directories(test-emulated SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(test-emulated PRIVATE dlc_flags dlc::threads)
-add_custom_command(TARGET test-emulated POST_BUILD VERBATIM
-  COMMAND chmod go-w $<TARGET_FILE:test-emulated> ${folder})
 
 foreach(what kernels convert precision)
   if(TARGET test_device_${what})
