@@ -1,9 +1,11 @@
 /* convolution: filters that slide over the image. Chooses between oneDNN's primitives,
- * the batch-blocked kernels and our Winograd transform. */
+ * the batch-blocked kernels, our Winograd transform and our products by tiles. */
 #include "../shared/window.h"
 #include "convolution_batch_blocked.h"
 #include "convolution_winograd.h"
+#include "weighted_amx.h"
 
+#include <omp.h>
 #include <string.h>
 
 typedef struct convolution {
@@ -12,6 +14,7 @@ typedef struct convolution {
     int layout;      /* LAYOUT_, below */
     convolution_batch_blocked batch_blocked;
     convolution_winograd winograd;
+    weighted_amx amx;
 } convolution;
 
 enum { LAYOUT_AUTO, LAYOUT_LAST, LAYOUT_LIBRARY, LAYOUT_BATCH_BLOCKED };
@@ -173,8 +176,55 @@ static int library_transforms(const convolution *conv, const dlc_layer_memory *m
     return transforms;
 }
 
+/* Products by tiles need windows without dilation, alike in both dimensions, and enough
+ * channels in a group to fill a tile. In a test net the train net's weights decide. */
+static int amx_fits(convolution *conv, const dlc_layer_memory *memory) {
+    enum { FEWEST_IN_GROUP = 16 };
+    const convolution *train = (const convolution *)conv->w.head.train_layer;
+    const sliding_window *window = &conv->filters.window;
+    const dlc_shape *in = &memory->in[0].shape, *out = &memory->out[0].shape;
+    const size_t group = (size_t)conv->filters.group;
+    conv->amx.kernels = amx_here();
+    if (train && train->w.weights && !train->amx.kernels)
+        conv->amx.kernels = NULL;
+    if (window->stride[0] != window->stride[1] ||
+        (group > 1 && (in->dims[1] < FEWEST_IN_GROUP * conv->filters.group ||
+                       out->dims[1] < FEWEST_IN_GROUP * conv->filters.group)))
+        conv->amx.kernels = NULL;
+    amx_conv shape = {
+        .threads = (size_t)omp_get_max_threads(),
+        .batch = (size_t)in->dims[0],
+        .group = group,
+        .in_channels = (size_t)in->dims[1],
+        .out_channels = (size_t)out->dims[1],
+        .stride = (size_t)window->stride[0],
+    };
+    for (int d = 0; d < 2; d++) {
+        shape.in[d] = (size_t)in->dims[2 + d];
+        shape.out[d] = (size_t)out->dims[2 + d];
+        shape.kernel[d] = (size_t)window->kernel[d];
+        shape.pad[d] = (size_t)window->pad_begin[d];
+        if (window->dilation[d] || window->pad_begin[d] >= window->kernel[d])
+            conv->amx.kernels = NULL;
+    }
+    conv->amx.conv = shape;
+    return conv->amx.kernels != NULL;
+}
+
+static dlc_status prepare_amx(convolution *conv, dlc_layer_memory *memory) {
+    context *net = conv->w.head.net;
+    const dlc_shape *weights = &conv->w.linear.shape;
+    return weighted_amx_prepare(&conv->w, &conv->amx, memory,
+                                layout_last(net, &memory->in[0].shape, DLC_BF16),
+                                layout_last(net, &memory->out[0].shape, DLC_BF16),
+                                weights, layout_last(net, weights, DLC_F32));
+}
+
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     convolution *conv = (convolution *)layer;
+    if (layer->net->precision == DLC_BF16 && conv->layout == LAYOUT_AUTO &&
+        amx_fits(conv, memory))
+        return prepare_amx(conv, memory);
     const dlc_shape weights = weights_shape(conv, &conv->w.linear.shape);
     int float32 = layer->net->precision ==
                   DLC_F32; /* the batch-blocked kernels support nothing else */
@@ -197,6 +247,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     convolution *conv = (convolution *)layer;
+    if (conv->amx.kernels)
+        return weighted_amx_forward(&conv->w, &conv->amx, run);
     if (conv->winograd.kernels)
         return convolution_winograd_forward(&conv->w, &conv->winograd, run);
     return conv->batch_blocked.tables
@@ -206,6 +258,8 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     convolution *conv = (convolution *)layer;
+    if (conv->amx.kernels)
+        return weighted_amx_backward(&conv->w, &conv->amx, run);
     if (conv->winograd.kernels)
         return convolution_winograd_backward(&conv->w, &conv->winograd, run);
     return conv->batch_blocked.tables
@@ -240,7 +294,9 @@ static dlc_status export(dlc_layer *layer, int32_t index, const float *own,
 
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const convolution *conv = (const convolution *)layer;
-    if (conv->winograd.kernels)
+    if (conv->amx.kernels)
+        weighted_amx_describe(&conv->w, &conv->amx, text, bytes);
+    else if (conv->winograd.kernels)
         convolution_winograd_describe(&conv->w, &conv->winograd, text, bytes);
     else if (conv->batch_blocked.tables)
         convolution_batch_blocked_describe(&conv->w, &conv->batch_blocked, text, bytes);
@@ -249,8 +305,10 @@ static void describe(dlc_layer *layer, char *text, size_t bytes) {
 }
 
 static void destroy(dlc_layer *layer) {
-    if (layer)
+    if (layer) {
         host->free(((convolution *)layer)->batch_blocked.tables);
+        weighted_amx_clear(&((convolution *)layer)->amx);
+    }
     weighted_destroy(layer);
 }
 

@@ -1,6 +1,6 @@
 /* The layer family: one oneDNN engine and stream per net, and reorders between layouts.
  */
-#include "onednn.h"
+#include "weighted_amx.h"
 
 #include <omp.h>
 
@@ -21,6 +21,8 @@ static void family_close(void *opaque) {
 /* According to oneDNN, ONEDNN_MAX_CPU_ISA included. Without the instructions it would
  * compute in float32 and convert, which is slower than float32 alone. */
 static int bf16_is_fast(void) {
+    if (amx_here())
+        return 1;
 #ifdef __x86_64__
     unsigned isa = dnnl_get_effective_cpu_isa();
     return (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;

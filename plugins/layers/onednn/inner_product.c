@@ -1,5 +1,5 @@
 /* inner_product: every output is a weighted sum of all inputs of its sample. */
-#include "weighted.h"
+#include "weighted_amx.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@ typedef struct product {
     weighted w;
     int64_t batch, features;
     int transposed; /* forward multiplies with sgemm, see below */
+    weighted_amx amx;
 } product;
 
 static dnnl_status_t forward_pd(const weighted *w, const pd_env *env,
@@ -56,12 +57,33 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     return status;
 }
 
+/* By tiles, in bfloat16. In a test net the train net's weights decide. */
+static int amx_fits(product *p) {
+    const product *train = (const product *)p->w.head.train_layer;
+    p->amx.kernels = p->w.head.net->precision == DLC_BF16 ? amx_here() : NULL;
+    if (train && train->w.weights && !train->amx.kernels)
+        p->amx.kernels = NULL;
+    p->amx.conv = (amx_conv){
+        .threads = (size_t)omp_get_max_threads(),
+        .batch = (size_t)p->batch,
+        .group = 1,
+        .in_channels = (size_t)p->features,
+        .in = {1, 1},
+        .out_channels = (size_t)p->w.linear.num_output,
+        .out = {1, 1},
+        .kernel = {1, 1},
+        .stride = 1,
+    };
+    return p->amx.kernels != NULL;
+}
+
 /* A plain input is a matrix; other layouts are read as they are, with weights of the
  * image's dimensions (the same numbers in row-major order). float32 weights have the
  * layout of the samples, so that all three passes read them as they are; what oneDNN
  * would choose for forward it would have to reorder for backward. */
 static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_memory *memory) {
-    weighted *w = (weighted *)layer;
+    product *p = (product *)layer;
+    weighted *w = &p->w;
     context *net = layer->net;
     dlc_dtype dtype = net->precision;
     const dlc_shape *in = &memory->in[0].shape;
@@ -79,13 +101,22 @@ static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_memory *memory) {
     if (batch_blocked && !(given = layout_last(net, in, dtype)))
         return DLC_ERR_NOMEM;
     int float32 = dtype == DLC_F32, alike = given->dtype == dtype;
+    const weighted *train = (const weighted *)layer->train_layer;
+    if (amx_fits(p)) {
+        int as_image = given->last && !given->plain && alike && !layer->plain_params &&
+                       in->rank <= 5;
+        if (train && train->weights)
+            as_image = train->weights_rank != 2;
+        return weighted_amx_prepare(w, &p->amx, memory, as_image ? given : matrix, dst,
+                                    as_image ? &image : &w->linear.shape,
+                                    as_image ? image_weights : weights);
+    }
     const weighted_choice as_image = {.src = given,
                                       .dst = dst,
                                       .weights = float32 && given->last ? image_weights
                                                                         : NULL};
     const weighted_choice as_matrix = {
         .src = matrix, .dst = dst, .weights = float32 ? weights : NULL};
-    const weighted *train = (const weighted *)layer->train_layer;
     if (train && train->weights) { /* its weights decide */
         int flattened = train->weights_rank == 2;
         return weighted_prepare(w, memory, flattened ? &w->linear.shape : &image,
@@ -107,7 +138,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     product *p = (product *)layer;
     const weighted *w = &p->w;
     dlc_status status = prepare_passes(layer, memory);
-    if (status != DLC_OK)
+    if (status != DLC_OK || p->amx.kernels)
         return status;
     int alike = w->src->dtype == DLC_F32 &&
                 ((w->src->plain && w->forward_weights->plain) ||
@@ -136,7 +167,9 @@ static void turn(const product *p, const float *turned, const float *bias, float
 }
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
-    const product *p = (const product *)layer;
+    product *p = (product *)layer;
+    if (p->amx.kernels)
+        return weighted_amx_forward(&p->w, &p->amx, run);
     if (!p->transposed)
         return weighted_forward(layer, run);
     dnnl_status_t st = dnnl_sgemm('N', 'T', p->w.linear.num_output, p->batch,
@@ -148,9 +181,23 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
+static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    product *p = (product *)layer;
+    return p->amx.kernels ? weighted_amx_backward(&p->w, &p->amx, run)
+                          : weighted_backward(layer, run);
+}
+
+static void destroy(dlc_layer *layer) {
+    if (layer)
+        weighted_amx_clear(&((product *)layer)->amx);
+    weighted_destroy(layer);
+}
+
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const product *p = (const product *)layer;
-    if (p->transposed)
+    if (p->amx.kernels)
+        weighted_amx_describe(&p->w, &p->amx, text, bytes);
+    else if (p->transposed)
         (void)snprintf(text, bytes, "sgemm %s%s", layout_name(p->w.src),
                        p->w.relu.on ? " +relu" : "");
     else
@@ -174,12 +221,12 @@ const dlc_layer_ops inner_product_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &onednn_family,
     .create = create,
-    .destroy = weighted_destroy,
+    .destroy = destroy,
     .infer = infer,
     .fuse = weighted_fuse,
     .prepare = prepare,
     .forward = forward,
-    .backward = weighted_backward,
+    .backward = backward,
     .param_import = weighted_import,
     .param_export = weighted_export,
     .describe = describe,
