@@ -294,8 +294,15 @@ static void give_moments(const void *user, size_t group, int keeps, const double
 static channel_task task_of(const batch_norm *norm, const dlc_layer_run *run) {
     return (channel_task){.view = &norm->view,
                           .limit = relu_bounds(&norm->base.how.relu),
-                          .stream = norm->stream,
                           .x = run->in[0]};
+}
+
+/* May `to` be written past the caches? Not where it overwrites what is read: its memory
+ * is there already. */
+static int streams_to(const batch_norm *norm, const channel_task *task,
+                      const void *to) {
+    return norm->stream && to != task->x && to != task->other && to != task->out_diff &&
+           to != task->other_diff;
 }
 
 /* Computes the statistics of a group's samples. A block of zeros has no samples. */
@@ -334,6 +341,7 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
         *p.samples = (double)norm->base.how.samples;
     task.y = run->out[0];
     task.other = norm->base.how.fused_sum ? run->in[1] : NULL;
+    task.stream = streams_to(norm, &task, task.y);
     const channel_passes passes = {.task = &task,
                                    .first = known ? NULL : norm->kernels->sum,
                                    .second = norm->kernels->apply,
@@ -452,6 +460,7 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     task.out_diff = run->out_diff[0];
     task.in_diff = run->in_diff[0];
     residual_backward(norm, run, &task);
+    task.stream = streams_to(norm, &task, task.in_diff);
     if (norm_by_group(&norm->base) && task.in_diff)
         return backward_group(&p, &task);
     if (run->empty)

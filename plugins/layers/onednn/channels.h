@@ -14,7 +14,7 @@
 
 #include "../shared/bounds.h"
 
-enum { CHANNEL_GROUP = 256 }; /* most channels of a group */
+enum { CHANNEL_GROUP = 2048 }; /* most channels of a group */
 
 /* Steps are in elements. */
 typedef struct channel_view {
@@ -57,6 +57,7 @@ typedef struct channel_task {
 typedef struct channel_chunk {
     const channel_task *task;
     size_t group, chunk;
+    size_t next; /* the chunk that the same thread processes after this one */
 } channel_chunk;
 
 /* `sums`: view->group numbers, then as many of the second kind. */

@@ -1,412 +1,396 @@
-/* Kernels of channels.h, compiled once for each instruction set (vectors.h).
- *
- * A kernel processes its chunk one column after the other, and each image of a column
- * in one or two *strips*. A column is one vector of channels, or WIDE vectors if there
- * are so many adjacent channels.
- */
+/* Kernels of channels.h, compiled once for each instruction set (vectors.h). A kernel
+ * processes its chunk row by row (channels_rows.h), as it lies in memory: numbers of
+ * each channel are read from the first cache. */
 #include "channels.h"
+#include "channels_rows.h"
 #include "per_isa.h"
 #include "vectors.h"
 
-/* Vectors processed together, so that sums don't wait for each other: points of one
- * vector of channels, or several vectors of channels. */
-enum { WIDE = 4, COLUMN = WIDE * LANES };
-_Static_assert(CHANNEL_GROUP % COLUMN == 0, "whole columns");
-
-/* ---- Addresses ------------------------------------------------------------------ */
-
-/* `count` vectors, each of `lanes` elements, or of WIDE adjacent vectors. */
-typedef struct strip {
-    size_t at, step, count;
-    size_t lanes;
-} strip;
-
-/* The part of a chunk within one image is [first, first + points). */
-typedef struct extent {
-    size_t image, images, first, points;
-} extent;
-
-static extent extent_of(const channel_chunk *at) {
-    const channel_view *v = at->task->view;
-    if (v->together > 1) {
-        size_t image = at->chunk * v->together, left = v->images - image;
-        return (extent){image, left < v->together ? left : v->together, 0, v->points};
-    }
-    size_t first = at->chunk % v->pieces * v->piece, left = v->points - first;
-    return (extent){at->chunk / v->pieces, 1, first, left < v->piece ? left : v->piece};
-}
-
-/* A column of a group: its first channel, and the number of channels from there on, at
- * most as many as a column holds. */
-typedef struct column {
-    size_t first, lanes;
-} column;
-
-static int column_next(const channel_chunk *at, column *c) {
-    const channel_view *v = at->task->view;
-    size_t start = at->group * v->group;
-    c->first += v->along ? c->lanes != 0 : c->lanes;
-    if (c->first >= v->group || start + c->first >= v->blocks * v->side)
-        return 0;
-    size_t left = v->side - (start + c->first) % v->side;
-    c->lanes = left >= COLUMN ? COLUMN : left < LANES ? left : LANES;
-    return 1;
-}
-
-/* The strips of one image. */
-static int strips_of(const channel_chunk *at, const extent *e, size_t image,
-                     const column *c, strip s[2]) {
-    const channel_view *v = at->task->view;
-    size_t channel = at->group * v->group + c->first;
-    size_t base = image * v->image_step + channel / v->side * v->block_step +
-                  channel % v->side + e->first * v->point_step;
-    if (!v->along) {
-        s[0] = (strip){base, v->point_step, e->points, c->lanes};
-        return 1;
-    }
-    size_t whole = e->points / LANES, rest = e->points % LANES;
-    s[0] = (strip){base, LANES, whole, LANES};
-    s[1] = (strip){base + whole * LANES, LANES, 1, rest};
-    return rest ? 2 : 1;
-}
-
 /* ---- Compile-time variants ------------------------------------------------------ */
+
+typedef enum pass_name { SUM, APPLY, SUM_BACK, APPLY_BACK } pass_name;
 
 /* A compile-time constant in every use. */
 typedef struct kind {
-    access vector;
-    size_t wide; /* vectors of channels of the column: 1 or WIDE */
+    pass_name pass;
+    int bf16;
     limit_kind limit;
     int residual;
 } kind;
 
-/* Runs `call` with `k` for each strip `s` of the column `c`. */
-#define FOR_STRIPS(at_, extent_, column_, bf16_, limit_, join_, call) \
-    for (size_t image_ = 0; image_ < (extent_)->images; image_++) { \
-        strip both_[2]; \
-        int count_ = strips_of(at_, extent_, (extent_)->image + image_, column_, \
-                               both_); \
-        for (int n_ = 0; n_ < count_; n_++) { \
-            const strip *s = &both_[n_]; \
-            if (s->lanes == LANES) { \
-                const kind k = {{bf16_, 0, LANES}, 1, limit_, join_}; \
-                call; \
-            } else if (s->lanes > LANES) { \
-                const kind k = {{bf16_, 0, LANES}, WIDE, limit_, join_}; \
-                call; \
-            } else { \
-                const kind k = {{bf16_, 1, s->lanes}, 1, limit_, join_}; \
-                call; \
-            } \
-        } \
-    }
-
-/* Runs `call` with `i`, an element, and `u`, the index of its vector among WIDE.
- * `sums`: points of one vector of channels alternate. */
-#define FOR_VECTORS(k_, s_, sums, call) \
-    do { \
-        size_t j_ = 0; \
-        for (; (k_).wide == WIDE && j_ < (s_)->count; j_++) \
-            EACH(u, WIDE) { \
-                const size_t i = (s_)->at + j_ * (s_)->step + u * LANES; \
-                call; \
-            } \
-        for (; (sums) && !(k_).vector.partial && j_ + WIDE <= (s_)->count; j_ += WIDE) \
-            EACH(u, WIDE) { \
-                const size_t i = (s_)->at + (j_ + u) * (s_)->step; \
-                call; \
-            } \
-        for (; (k_).wide == 1 && j_ < (s_)->count; j_++) { \
-            const size_t i = (s_)->at + j_ * (s_)->step, u = 0; \
-            call; \
-        } \
-    } while (0)
-
-/* Runs `call(bf16, limit, residual, ...)` with constants. */
-#define FOR_LIMIT(call, bf16_, limit_, join_, ...) \
+/* Runs `call` with each limit as a constant. */
+#define FOR_LIMIT(call, pass_, bf16_, limit_, residual_, ...) \
     switch (limit_) { \
     case LIMIT_NONE: \
-        call(bf16_, LIMIT_NONE, join_, __VA_ARGS__); \
+        call(((kind){pass_, bf16_, LIMIT_NONE, residual_}), __VA_ARGS__); \
         break; \
     case LIMIT_RELU: \
-        call(bf16_, LIMIT_RELU, join_, __VA_ARGS__); \
+        call(((kind){pass_, bf16_, LIMIT_RELU, residual_}), __VA_ARGS__); \
         break; \
     default: \
-        call(bf16_, LIMIT_ANY, join_, __VA_ARGS__); \
+        call(((kind){pass_, bf16_, LIMIT_ANY, residual_}), __VA_ARGS__); \
     }
-#define FOR_KIND(call, task_, limit_, join_, ...) \
+#define FOR_KIND(call, pass_, bf16_, limit_, residual_, ...) \
     do { \
-        if ((task_)->view->bf16 && (join_)) \
-            FOR_LIMIT(call, 1, limit_, 1, __VA_ARGS__) \
-        else if ((task_)->view->bf16) \
-            FOR_LIMIT(call, 1, limit_, 0, __VA_ARGS__) \
-        else if (join_) \
-            FOR_LIMIT(call, 0, limit_, 1, __VA_ARGS__) \
+        if ((bf16_) && (residual_)) \
+            FOR_LIMIT(call, pass_, 1, limit_, 1, __VA_ARGS__) \
+        else if (bf16_) \
+            FOR_LIMIT(call, pass_, 1, limit_, 0, __VA_ARGS__) \
+        else if (residual_) \
+            FOR_LIMIT(call, pass_, 0, limit_, 1, __VA_ARGS__) \
         else \
-            FOR_LIMIT(call, 0, limit_, 0, __VA_ARGS__) \
+            FOR_LIMIT(call, pass_, 0, limit_, 0, __VA_ARGS__) \
     } while (0)
+
+ALWAYS int adds_up(kind k) {
+    return k.pass == SUM || k.pass == SUM_BACK;
+}
 
 /* ---- Values per channel --------------------------------------------------------- */
 
-typedef struct terms {
-    vec mean[WIDE], factor[WIDE], add[WIDE], diff_mean[WIDE], diff_slope[WIDE];
+/* Values of each element of a row that repeats its channels. */
+typedef struct repeated {
+    float mean[LONGEST_REPEATED], factor[LONGEST_REPEATED], add[LONGEST_REPEATED];
+    float diff_mean[LONGEST_REPEATED], diff_slope[LONGEST_REPEATED];
+} repeated;
+
+/* What a kernel reads and writes: memory, and the values of a row's elements. */
+typedef struct operands {
+    channel_task task; /* a copy that no store can alias */
     limits limit;
+    const float *mean, *factor, *add, *diff_mean, *diff_slope;
+    float *first, *second; /* sums */
+} operands;
+
+/* A vector's worth of the values. */
+typedef struct terms {
+    vec mean, factor, add, diff_mean, diff_slope;
 } terms;
 
-static inline void term(const channel_view *v, const float *values, const column *c,
-                        vec to[WIDE]) {
-    for (size_t u = 0; u < WIDE; u++) {
-        const float *from = values + c->first + u * LANES;
-        if (v->along)
-            to[u] = (vec){0} + values[c->first];
-        else
-            to[u] = u * LANES < c->lanes ? (vec) * (const vec_there *)(const void *)from
-                                         : to[0];
-    }
+/* One value per channel becomes one per element of a row. */
+static const float *values_of(const channel_view *v, const part *p, const float *from,
+                              float *space) {
+    from += p->first;
+    for (size_t i = 0; v->along && i < part_width(p); i++)
+        space[i] = from[0];
+    if (!v->along && p->repeat == 1)
+        return from;
+    for (size_t r = 0; !v->along && r < p->repeat; r++)
+        memcpy(space + r * p->unit, from, p->unit * sizeof *from);
+    return space;
 }
 
-static terms terms_of(const channel_task *task, const channel_values *values,
-                      const column *c) {
-    terms t = {.limit = limits_of(&task->limit)};
-    term(task->view, values->mean, c, t.mean);
-    term(task->view, values->factor, c, t.factor);
-    term(task->view, values->add, c, t.add);
-    term(task->view, values->diff_mean, c, t.diff_mean);
-    term(task->view, values->diff_slope, c, t.diff_slope);
+ALWAYS void start_values(kind k, const channel_view *v, const part *p,
+                         const channel_values *from, repeated *space, operands *o) {
+    o->mean = values_of(v, p, from->mean, space->mean);
+    o->factor = values_of(v, p, from->factor, space->factor);
+    o->add = values_of(v, p, from->add, space->add);
+    if (k.pass != APPLY_BACK)
+        return;
+    o->diff_mean = values_of(v, p, from->diff_mean, space->diff_mean);
+    o->diff_slope = values_of(v, p, from->diff_slope, space->diff_slope);
+}
+
+ALWAYS vec some_of(const float *from) {
+    return (vec) * (const vec_there *)(const void *)from;
+}
+
+ALWAYS void put_sums(float *to, vec v) {
+    *(vec_there *)(void *)to = (vec_there)v;
+}
+
+ALWAYS terms terms_of(kind k, const operands *v, size_t c) {
+    terms t = {.mean = some_of(v->mean + c)};
+    if (k.pass != SUM) {
+        t.factor = some_of(v->factor + c);
+        t.add = some_of(v->add + c);
+    }
+    if (k.pass == APPLY_BACK) {
+        t.diff_mean = some_of(v->diff_mean + c);
+        t.diff_slope = some_of(v->diff_slope + c);
+    }
     return t;
 }
 
 /* Used by forward and backward, which must get bitwise identical results. */
-ALWAYS vec normal(const terms *t, size_t u, vec centred) {
-    return centred * t->factor[u] + t->add[u];
+ALWAYS vec normal(const terms *t, vec centred) {
+    return centred * t->factor + t->add;
 }
 
-/* ---- Sums ----------------------------------------------------------------------- */
-
-typedef struct partial_sums {
-    vec first[WIDE], second[WIDE];
-} partial_sums;
+/* ---- Vectors -------------------------------------------------------------------- */
 
 /* Replaces missing lanes by zero. */
 ALWAYS vec there(access vector, vec v) {
     return vector.partial ? choose(first_lanes(vector.lanes), v, (vec){0}) : v;
 }
 
-/* A column of one vector has four partial sums of the same channels. */
-static void sums_fold(const column *c, partial_sums *p) {
-    if (c->lanes > LANES)
-        return;
-    p->first[0] = (p->first[0] + p->first[1]) + (p->first[2] + p->first[3]);
-    p->second[0] = (p->second[0] + p->second[1]) + (p->second[2] + p->second[3]);
+ALWAYS void sum_one(access v, const operands *o, size_t i, const terms *t, vec *first,
+                    vec *second) {
+    vec d = there(v, load(v, element(v, o->task.x, i)) - t->mean);
+    *first += d;
+    *second += d * d;
+}
+
+ALWAYS vec apply_one(kind k, access v, const operands *o, size_t i, const terms *t) {
+    vec value = normal(t, load(v, element(v, o->task.x, i)) - t->mean);
+    if (k.residual)
+        value += load(v, element(v, o->task.other, i));
+    return bounded(k.limit, &o->limit, value);
+}
+
+/* With a fused sum, y tells where the activation bounded; else its input is recomputed.
+ */
+ALWAYS vec sum_back_one(kind k, access v, const operands *o, size_t i, const terms *t,
+                        vec *first, vec *second) {
+    vec centred = load(v, element(v, o->task.x, i)) - t->mean;
+    vec diff = load(v, element(v, o->task.out_diff, i)), at = centred;
+    if (k.residual && k.limit != LIMIT_NONE)
+        at = load(v, element(v, o->task.y, i));
+    else if (!k.residual)
+        at = normal(t, centred);
+    diff = bounded_gradient(k.limit, &o->limit, at, diff);
+    *first += diff; /* zero in missing lanes */
+    *second += diff * there(v, centred);
+    return diff;
+}
+
+ALWAYS vec apply_back_one(kind k, access v, const operands *o, size_t i,
+                          const terms *t) {
+    vec centred = load(v, element(v, o->task.x, i)) - t->mean, diff;
+    if (k.residual)
+        diff = load(v, element(v, o->task.other_diff, i));
+    else
+        diff = bounded_gradient(k.limit, &o->limit, normal(t, centred),
+                                load(v, element(v, o->task.out_diff, i)));
+    return t->factor * (diff - (t->diff_mean + centred * t->diff_slope));
+}
+
+/* Fetches what `count` vectors of each input will be. */
+ALWAYS void fetch(kind k, access v, const operands *o, size_t i, size_t count) {
+    const channel_task *task = &o->task;
+    size_t bytes = count * LANES * (k.bf16 ? sizeof(uint16_t) : sizeof(float));
+    fetch_ahead(element(v, task->x, i), bytes);
+    if (k.pass == APPLY && k.residual)
+        fetch_ahead(element(v, task->other, i), bytes);
+    if (k.pass == APPLY_BACK && k.residual)
+        fetch_ahead(element(v, task->other_diff, i), bytes);
+    else if (k.pass == SUM_BACK || k.pass == APPLY_BACK)
+        fetch_ahead(element(v, task->out_diff, i), bytes);
+    if (k.pass == SUM_BACK && k.residual && k.limit != LIMIT_NONE)
+        fetch_ahead(element(v, task->y, i), bytes);
+}
+
+/* ---- Rows ----------------------------------------------------------------------- */
+
+/* `wide` adjacent vectors, the first of which is element c of a row, of `count` rows
+ * from element i on. */
+ALWAYS void column(kind k, access v, size_t wide, size_t count, const operands *o,
+                   const rows *r, size_t i, size_t c) {
+    terms t[2];
+    vec first[2], second[2], out[2];
+    EACH(u, wide) {
+        t[u] = terms_of(k, o, c + u * LANES);
+        if (!adds_up(k))
+            continue;
+        first[u] = some_of(o->first + c + u * LANES);
+        second[u] = some_of(o->second + c + u * LANES);
+    }
+    EACH(j, count) {
+        size_t at = i + j * r->step + c;
+        fetch(k, v, o, at + r->ahead, wide);
+        EACH(u, wide) {
+            size_t here = at + u * LANES;
+            if (k.pass == SUM)
+                sum_one(v, o, here, &t[u], &first[u], &second[u]);
+            else if (k.pass == APPLY)
+                out[u] = apply_one(k, v, o, here, &t[u]);
+            else if (k.pass == SUM_BACK)
+                out[u] = sum_back_one(k, v, o, here, &t[u], &first[u], &second[u]);
+            else
+                out[u] = apply_back_one(k, v, o, here, &t[u]);
+        }
+        if (k.pass == SUM_BACK && k.residual)
+            store_adjacent(v, wide, 0, element_to(v, o->task.other_diff, at), out);
+        else if (k.pass == APPLY)
+            store_adjacent(v, wide, o->task.stream, element_to(v, o->task.y, at), out);
+        else if (k.pass == APPLY_BACK)
+            store_adjacent(v, wide, o->task.stream, element_to(v, o->task.in_diff, at),
+                           out);
+    }
+    EACH(u, wide) {
+        if (!adds_up(k))
+            break;
+        put_sums(o->first + c + u * LANES, first[u]);
+        put_sums(o->second + c + u * LANES, second[u]);
+    }
+}
+
+ALWAYS void columns(kind k, size_t count, const operands *o, const rows *r, size_t i) {
+    const access whole = {k.bf16, 0, LANES};
+    size_t c = 0;
+    for (; c + 2 * LANES <= r->width; c += 2 * LANES)
+        column(k, whole, 2, count, o, r, i, c);
+    if (c + LANES <= r->width) {
+        column(k, whole, 1, count, o, r, i, c);
+        c += LANES;
+    }
+    if (c < r->width) {
+        const access some = {k.bf16, 1, r->width - c};
+        column(k, some, 1, count, o, r, i, c);
+    }
+}
+
+/* Sums are kept in registers for a few rows. */
+ALWAYS void run_rows(kind k, const operands *o, const rows *r) {
+    size_t j = 0;
+    for (; adds_up(k) && j + WIDE <= r->count; j += WIDE)
+        columns(k, WIDE, o, r, r->at + j * r->step);
+    for (; j < r->count; j++)
+        columns(k, 1, o, r, r->at + j * r->step);
+}
+
+ALWAYS void run_part(kind k, const channel_chunk *at, const extent *e, size_t index,
+                     const operands *o) {
+    const channel_view *v = at->task->view;
+    const part p = part_of(v, at->group, index);
+    for (size_t image = 0; image < e->images; image++) {
+        rows all[MOST_ROWS];
+        size_t base = first_element(v, at->group, &p, e, image);
+        size_t next = next_element(at, e, index, image);
+        size_t count = rows_of(v, &p, e, base, next, adds_up(k) ? WIDE : 1, all);
+        for (size_t n = 0; n < count; n++)
+            run_rows(k, o, &all[n]);
+    }
+}
+
+/* ---- Sums ----------------------------------------------------------------------- */
+
+/* Adds the sums of the same channels, in pairs. */
+static void fold(const part *p, float *sums) {
+    for (size_t n = p->repeat / 2; n > 0; n /= 2)
+        for (size_t r = 0; r < n; r++) {
+            const float *from = sums + 2 * r * p->unit;
+            for (size_t i = 0; i < p->unit; i++)
+                sums[r * p->unit + i] = from[i] + from[p->unit + i];
+        }
 }
 
 /* If vectors hold elements of one channel, all lanes belong to it. */
-static void sums_keep(const channel_view *v, const column *c, partial_sums *p,
-                      double *sums) {
-    float a[COLUMN], b[COLUMN];
-    sums_fold(c, p);
-    memcpy(a, p->first, sizeof a);
-    memcpy(b, p->second, sizeof b);
-    double *first = sums + c->first, *second = first + v->group;
+static void keep_sums(const channel_view *v, const part *p, float *from, double *to) {
+    fold(p, from);
+    to += p->first;
     if (v->along)
-        *first = *second = 0;
-    for (size_t i = 0; v->along && i < LANES; i++) {
-        *first += (double)a[i];
-        *second += (double)b[i];
-    }
-    for (size_t i = 0; !v->along && i < c->lanes; i++) {
-        first[i] = (double)a[i];
-        second[i] = (double)b[i];
+        *to = 0;
+    for (size_t i = 0; v->along && i < LANES; i++)
+        *to += (double)from[i];
+    for (size_t i = 0; !v->along && i < p->unit; i++)
+        to[i] = (double)from[i];
+}
+
+/* One value of each channel, the first of the chunk. `shift` has a vector more. */
+static void start_shifts(const channel_chunk *at, const extent *e, const part *p,
+                         float *shift) {
+    const channel_view *v = at->task->view;
+    size_t base = first_element(v, at->group, p, e, 0);
+    for (size_t i = 0, width = v->along ? 1 : p->unit; i < width; i += LANES) {
+        const access some = {v->bf16, 1, width - i < LANES ? width - i : LANES};
+        put_sums(shift + i, load_some(some, element(some, at->task->x, base + i)));
     }
 }
 
 /* Converts sums of d = x - shift, which don't cancel, to sums of x, in double
  * precision. */
-static void unshift(const channel_view *v, const column *c, const vec shift[WIDE],
-                    double n, double *sums) {
-    float shifts[COLUMN];
-    memcpy(shifts, shift, sizeof shifts);
-    for (size_t i = 0; i < (v->along ? 1 : c->lanes); i++) {
-        double *first = sums + c->first + i, *second = first + v->group;
-        double by = (double)shifts[i];
-        *second += 2 * by * *first + n * by * by;
-        *first += n * by;
+static void unshift(const channel_view *v, const part *p, const float *shift, double n,
+                    double *restrict first) {
+    double *restrict second = first + p->first + v->group;
+    first += p->first;
+    for (size_t i = 0, width = v->along ? 1 : p->unit; i < width; i++) {
+        double by = (double)shift[i];
+        second[i] += 2 * by * first[i] + n * by * by;
+        first[i] += n * by;
     }
 }
 
-/* One value of each channel, the first of the chunk. */
-static void shifts_of(const channel_task *task, const strip *s, const column *c,
-                      vec shift[WIDE]) {
-    int bf16 = task->view->bf16, along = task->view->along;
-    for (size_t u = 0; u < WIDE; u++) {
-        size_t lanes = along ? 1 : c->lanes < LANES ? c->lanes : LANES;
-        const access vector = {bf16, 1, lanes};
-        size_t i = s->at + (u * LANES < c->lanes ? u * LANES : 0);
-        vec value = load_some(vector, element(vector, task->x, along ? s->at : i));
-        shift[u] = value;
-        if (along)
-            shift[u] = (vec){0} + value[0];
+/* ---- Chunks --------------------------------------------------------------------- */
+
+/* Are all rows of the output whole cache lines? */
+static int whole_lines(const channel_view *v, const void *to) {
+    size_t steps = v->image_step | v->block_step | (v->along ? 0 : v->point_step);
+    return ((uintptr_t)to | steps * (v->bf16 ? 2 : 4)) % 64 == 0;
+}
+
+ALWAYS void run_chunk(kind k, const channel_chunk *at, const channel_values *values) {
+    const channel_view *v = at->task->view;
+    const extent e = extent_of(v, at->chunk);
+    repeated space;
+    operands o = {.task = *at->task, .limit = limits_of(&at->task->limit)};
+    if (o.task.stream && whole_lines(v, k.pass == APPLY ? o.task.y : o.task.in_diff))
+        o.task.stream = STREAM_LINES;
+    for (size_t index = 0; index < parts_of(v, at->group); index++) {
+        const part p = part_of(v, at->group, index);
+        start_values(k, v, &p, values, &space, &o);
+        run_part(k, at, &e, index, &o);
     }
 }
 
-ALWAYS void sum_one(kind k, const void *x, vec shift, vec *first, vec *second) {
-    vec d = there(k.vector, load(k.vector, x) - shift);
-    *first += d;
-    *second += d * d;
-}
-
-ALWAYS void sum_strip(kind k, const strip *s, const void *x, const vec shift[WIDE],
-                      partial_sums *p) {
-    FOR_VECTORS(
-        k, s, 1,
-        sum_one(k, element(k.vector, x, i), shift[u], &p->first[u], &p->second[u]));
-}
-
-ALWAYS void sum_of(int bf16, const channel_chunk *at, double *sums) {
-    const channel_task *task = at->task;
-    const extent e = extent_of(at);
-    for (column c = {0, 0}; column_next(at, &c);) {
-        partial_sums p = {0};
-        strip s0[2];
-        vec shift[WIDE];
-        (void)strips_of(at, &e, e.image, &c, s0);
-        shifts_of(task, s0, &c, shift);
-        FOR_STRIPS(at, &e, &c, bf16, LIMIT_NONE, 0, sum_strip(k, s, task->x, shift, &p))
-        sums_keep(task->view, &c, &p, sums);
-        unshift(task->view, &c, shift, (double)(e.images * e.points), sums);
+/* As run_chunk, for sums. */
+ALWAYS void add_chunk(kind k, const channel_chunk *at, const channel_values *values,
+                      double *sums) {
+    const channel_view *v = at->task->view;
+    const extent e = extent_of(v, at->chunk);
+    repeated space;
+    float shift[CHANNEL_GROUP + LANES], first[CHANNEL_GROUP], second[CHANNEL_GROUP];
+    operands o = {.task = *at->task,
+                  .limit = limits_of(&at->task->limit),
+                  .first = first,
+                  .second = second};
+    for (size_t index = 0; index < parts_of(v, at->group); index++) {
+        const part p = part_of(v, at->group, index);
+        size_t bytes = (part_width(&p) + LANES - 1) / LANES * LANES * sizeof *first;
+        memset(first, 0, bytes);
+        memset(second, 0, bytes);
+        if (k.pass == SUM) {
+            const part one = {0, p.unit, p.repeat};
+            start_shifts(at, &e, &p, shift);
+            o.mean = values_of(v, &one, shift, space.mean);
+        } else {
+            start_values(k, v, &p, values, &space, &o);
+        }
+        run_part(k, at, &e, index, &o);
+        keep_sums(v, &p, first, sums);
+        keep_sums(v, &p, second, sums + v->group);
+        if (k.pass == SUM)
+            unshift(v, &p, shift, (double)(e.images * e.points), sums);
     }
 }
 
 static void sum(const channel_chunk *at, const channel_values *values, double *sums) {
-    (void)values;
     if (at->task->view->bf16)
-        sum_of(1, at, sums);
+        add_chunk((kind){SUM, 1, LIMIT_NONE, 0}, at, values, sums);
     else
-        sum_of(0, at, sums);
-}
-
-/* With a fused sum, y tells where the activation bounded; else its input is recomputed.
- */
-ALWAYS void sum_back_one(kind k, const channel_task *task, size_t i, const terms *t,
-                         size_t u, vec *first, vec *second) {
-    const access v = k.vector;
-    vec centred = load(v, element(v, task->x, i)) - t->mean[u];
-    vec diff = load(v, element(v, task->out_diff, i));
-    if (k.residual) {
-        if (k.limit != LIMIT_NONE)
-            diff = bounded_gradient(k.limit, &t->limit, load(v, element(v, task->y, i)),
-                                    diff);
-        store(v, element_to(v, task->other_diff, i), diff);
-    } else {
-        diff = bounded_gradient(k.limit, &t->limit, normal(t, u, centred), diff);
-    }
-    *first += diff; /* zero in missing lanes */
-    *second += diff * there(v, centred);
-}
-
-ALWAYS void sum_back_strip(kind k, const strip *s, const channel_task *task,
-                           const terms *t, partial_sums *p) {
-    FOR_VECTORS(k, s, 1, sum_back_one(k, task, i, t, u, &p->first[u], &p->second[u]));
-}
-
-ALWAYS void sum_back_of(int bf16, limit_kind limit, int residual,
-                        const channel_chunk *at, const channel_values *values,
-                        double *sums) {
-    const channel_task task = *at->task; /* a copy that no store can alias */
-    const extent e = extent_of(at);
-    for (column c = {0, 0}; column_next(at, &c);) {
-        const terms t = terms_of(&task, values, &c);
-        partial_sums p = {0};
-        FOR_STRIPS(at, &e, &c, bf16, limit, residual,
-                   sum_back_strip(k, s, &task, &t, &p))
-        sums_keep(at->task->view, &c, &p, sums);
-    }
+        add_chunk((kind){SUM, 0, LIMIT_NONE, 0}, at, values, sums);
 }
 
 static void sum_back(const channel_chunk *at, const channel_values *values,
                      double *sums) {
     const channel_task *task = at->task;
-    FOR_KIND(sum_back_of, task, limit_kind_of(&task->limit), task->other_diff != NULL,
-             at, values, sums);
-}
-
-/* ---- Results ------------------------------------------------------------------- */
-
-ALWAYS void put(kind k, const channel_task *task, void *to, vec v) {
-    if (!k.vector.partial && task->stream)
-        store_stream(k.vector, to, v);
-    else
-        store(k.vector, to, v);
-}
-
-ALWAYS void apply_one(kind k, const channel_task *task, size_t i, const terms *t,
-                      size_t u) {
-    const access v = k.vector;
-    vec value = normal(t, u, load(v, element(v, task->x, i)) - t->mean[u]);
-    if (k.residual)
-        value += load(v, element(v, task->other, i));
-    put(k, task, element_to(v, task->y, i), bounded(k.limit, &t->limit, value));
-}
-
-ALWAYS void apply_strip(kind k, const strip *s, const channel_task *task,
-                        const terms *t) {
-    FOR_VECTORS(k, s, 0, apply_one(k, task, i, t, u));
-}
-
-ALWAYS void apply_of(int bf16, limit_kind limit, int residual, const channel_chunk *at,
-                     const channel_values *values) {
-    const channel_task task = *at->task; /* a copy that no store can alias */
-    const extent e = extent_of(at);
-    for (column c = {0, 0}; column_next(at, &c);) {
-        const terms t = terms_of(&task, values, &c);
-        FOR_STRIPS(at, &e, &c, bf16, limit, residual, apply_strip(k, s, &task, &t))
-    }
+    FOR_KIND(add_chunk, SUM_BACK, task->view->bf16, limit_kind_of(&task->limit),
+             task->other_diff != NULL, at, values, sums);
 }
 
 static void apply(const channel_chunk *at, const channel_values *values) {
     const channel_task *task = at->task;
-    FOR_KIND(apply_of, task, limit_kind_of(&task->limit), task->other != NULL, at,
-             values);
+    FOR_KIND(run_chunk, APPLY, task->view->bf16, limit_kind_of(&task->limit),
+             task->other != NULL, at, values);
     stream_end();
 }
 
-ALWAYS void apply_back_one(kind k, const channel_task *task, size_t i, const terms *t,
-                           size_t u) {
-    const access v = k.vector;
-    vec centred = load(v, element(v, task->x, i)) - t->mean[u];
-    vec diff;
-    if (k.residual)
-        diff = load(v, element(v, task->other_diff, i));
-    else
-        diff = bounded_gradient(k.limit, &t->limit, normal(t, u, centred),
-                                load(v, element(v, task->out_diff, i)));
-    put(k, task, element_to(v, task->in_diff, i),
-        t->factor[u] * (diff - (t->diff_mean[u] + centred * t->diff_slope[u])));
-}
-
-ALWAYS void apply_back_strip(kind k, const strip *s, const channel_task *task,
-                             const terms *t) {
-    FOR_VECTORS(k, s, 0, apply_back_one(k, task, i, t, u));
-}
-
-ALWAYS void apply_back_of(int bf16, limit_kind limit, int residual,
-                          const channel_chunk *at, const channel_values *values) {
-    const channel_task task = *at->task; /* a copy that no store can alias */
-    const extent e = extent_of(at);
-    for (column c = {0, 0}; column_next(at, &c);) {
-        const terms t = terms_of(&task, values, &c);
-        FOR_STRIPS(at, &e, &c, bf16, limit, residual, apply_back_strip(k, s, &task, &t))
-    }
-}
-
+/* The gradient of a fused sum is bounded already. */
 static void apply_back(const channel_chunk *at, const channel_values *values) {
     const channel_task *task = at->task;
-    if (task->other_diff && task->view->bf16)
-        apply_back_of(1, LIMIT_NONE, 1, at, values);
-    else if (task->other_diff)
-        apply_back_of(0, LIMIT_NONE, 1, at, values);
-    else
-        FOR_KIND(apply_back_of, task, limit_kind_of(&task->limit), 0, at, values);
+    limit_kind limit = task->other_diff ? LIMIT_NONE : limit_kind_of(&task->limit);
+    FOR_KIND(run_chunk, APPLY_BACK, task->view->bf16, limit, task->other_diff != NULL,
+             at, values);
     stream_end();
 }
 

@@ -184,6 +184,38 @@ ALWAYS void store_stream(access kind, void *to, vec v) {
 #endif
 }
 
+/* `count` adjacent vectors, 1 or 2. `stream`: 0, or as store_stream, or STREAM_LINES if
+ * two vectors of bfloat16 are a whole cache line. */
+enum { STREAM_LINES = 2 };
+
+ALWAYS void store_adjacent(access kind, size_t count, int stream, void *to,
+                           const vec v[2]) {
+#ifdef __AVX512BF16__
+    if (kind.bf16 && count == 2 && stream != 1) {
+        __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)v[1], (__m512)v[0]);
+        if (stream)
+            _mm512_stream_si512(to, both);
+        else
+            _mm512_storeu_si512(to, both);
+        return;
+    }
+#endif
+    EACH(u, count) {
+        if (stream && !kind.partial)
+            store_stream(kind, element_to(kind, to, u * LANES), v[u]);
+        else
+            store(kind, element_to(kind, to, u * LANES), v[u]);
+    }
+}
+
+/* Fetches memory into a core's own cache before it is needed. The memory need not
+ * exist. */
+ALWAYS void fetch_ahead(const void *from, size_t bytes) {
+    EACH(i, (bytes + 63) / 64) {
+        __builtin_prefetch((const char *)from + i * 64, 0, 2);
+    }
+}
+
 ALWAYS void stream_end(void) {
 #ifdef __AVX2__
     _mm_sfence();
