@@ -1,7 +1,9 @@
 /* convolution: filters that slide over the image. Chooses between oneDNN's primitives,
- * the batch-blocked kernels, our Winograd transform and our products by tiles. */
+ * the batch-blocked and depthwise kernels, our Winograd transform and our products by
+ * tiles. */
 #include "../shared/window.h"
 #include "convolution_batch_blocked.h"
+#include "convolution_depthwise.h"
 #include "convolution_winograd.h"
 #include "weighted_amx.h"
 
@@ -15,6 +17,7 @@ typedef struct convolution {
     convolution_batch_blocked batch_blocked;
     convolution_winograd winograd;
     weighted_amx amx;
+    convolution_depthwise depthwise;
 } convolution;
 
 enum { LAYOUT_AUTO, LAYOUT_LAST, LAYOUT_LIBRARY, LAYOUT_BATCH_BLOCKED };
@@ -242,6 +245,11 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
                                   memory, &conv->winograd))
         return convolution_winograd_prepare(&conv->w, &conv->winograd, memory,
                                             &weights);
+    if (!forced && conv->layout != LAYOUT_LIBRARY &&
+        convolution_depthwise_fits(&conv->w, &conv->filters.window, conv->filters.group,
+                                   memory, &conv->depthwise))
+        return convolution_depthwise_prepare(
+            &conv->w, &conv->depthwise, conv->layout == LAYOUT_LAST, memory, &weights);
     return prepare_onednn(conv, memory, &weights);
 }
 
@@ -251,6 +259,8 @@ static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
         return weighted_amx_forward(&conv->w, &conv->amx, run);
     if (conv->winograd.kernels)
         return convolution_winograd_forward(&conv->w, &conv->winograd, run);
+    if (conv->depthwise.kernels)
+        return convolution_depthwise_forward(&conv->w, &conv->depthwise, run);
     return conv->batch_blocked.tables
                ? convolution_batch_blocked_forward(&conv->w, &conv->batch_blocked, run)
                : weighted_forward(layer, run);
@@ -262,6 +272,8 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
         return weighted_amx_backward(&conv->w, &conv->amx, run);
     if (conv->winograd.kernels)
         return convolution_winograd_backward(&conv->w, &conv->winograd, run);
+    if (conv->depthwise.kernels)
+        return convolution_depthwise_backward(&conv->w, &conv->depthwise, run);
     return conv->batch_blocked.tables
                ? convolution_batch_blocked_backward(&conv->w, &conv->batch_blocked, run)
                : weighted_backward(layer, run);
@@ -270,7 +282,8 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
 /* Our own kernels use plain weights. */
 static int is_plain(const dlc_layer *layer) {
     const convolution *conv = (const convolution *)layer;
-    return conv->batch_blocked.tables || conv->winograd.kernels;
+    return conv->batch_blocked.tables || conv->winograd.kernels ||
+           conv->depthwise.kernels;
 }
 
 static dlc_status copy_plain(const dlc_layer *layer, int32_t index, const float *from,
@@ -298,6 +311,8 @@ static void describe(dlc_layer *layer, char *text, size_t bytes) {
         weighted_amx_describe(&conv->w, &conv->amx, text, bytes);
     else if (conv->winograd.kernels)
         convolution_winograd_describe(&conv->w, &conv->winograd, text, bytes);
+    else if (conv->depthwise.kernels)
+        convolution_depthwise_describe(&conv->w, &conv->depthwise, text, bytes);
     else if (conv->batch_blocked.tables)
         convolution_batch_blocked_describe(&conv->w, &conv->batch_blocked, text, bytes);
     else
