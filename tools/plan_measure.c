@@ -129,7 +129,7 @@ static dlc_status read_all(const dlc_session *session, const dlc_time_table *tab
 static dlc_status read_times(const dlc_session *session, const dlc_time_measured *times,
                              double memory, plan_measured *measured) {
     dlc_time_table table;
-    DLC_TRY(dlc_time_table_make(times->row, times->update, &times->samples,
+    DLC_TRY(dlc_time_table_make(times->row, times->update, NULL, &times->samples,
                                 TIME_AS_IN_NET, &table));
     double mine = table.sum.total, slowest = mine;
     dlc_status status = dlc_comm_max_seconds(session->connection.comm, &slowest);

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "cpu_limits.h"
 #include "file.h"
 #include "options.h"
 #include "parallel/axes.h"
 #include "time_measure.h"
 #include "time_report.h"
+#include "topology/quota.h"
 
 typedef struct time_command {
     dlc_tool_options tool; /* first: what the child parsers get */
@@ -82,7 +84,10 @@ static const struct argp argp = {
         "backward is under `bw data`. The update is the solver's own, run on each "
         "layer's slice of the weights. GFLOP/s count two operations per multiply-add; "
         "GB/s count every tensor that must be read or written once, regardless of "
-        "caches. `done by` is the implementation and layout that the layer reports.",
+        "caches. `of limit` is the time that the CPU's limit of arithmetic or of memory "
+        "allows, whichever is longer, over the time taken; the limits are measured at "
+        "the start, with as many threads. `done by` is the implementation and layout "
+        "that the layer reports.",
     .children = dlc_tool_children};
 
 /* ---- Output ------------------------------------------------------------ */
@@ -115,7 +120,8 @@ static dlc_status draw(const char *path, const dlc_time_head *head,
 }
 
 static dlc_status report(const time_command *command, const dlc_session *session,
-                         const dlc_time_measured *measured, double feed_images) {
+                         const dlc_time_measured *measured,
+                         const dlc_time_limits *limits, double feed_images) {
     dlc_time_head head = {.net = session->setup->name,
                           .device = session->setup->device->name,
                           .solver = session->setup->solver->name,
@@ -123,10 +129,11 @@ static dlc_status report(const time_command *command, const dlc_session *session
                               session->setup->train_settings, "precision"),
                           .batch = session->local_batch,
                           .feed_images = feed_images,
+                          .limits = *limits,
                           .threads = dlc_job_threads(session->job)};
     dlc_time_table table;
-    DLC_TRY(dlc_time_table_make(measured->row, measured->update, &measured->samples,
-                                command->order, &table));
+    DLC_TRY(dlc_time_table_make(measured->row, measured->update, limits,
+                                &measured->samples, command->order, &table));
     dlc_status status = command->tool.json ? print_json(&head, &table)
                                            : print_text(command, &head, &table);
     if (status == DLC_OK && command->plot)
@@ -143,6 +150,22 @@ static dlc_status check_alone(int ranks) {
                : dlc_fail(DLC_ERR_CONFIG, "time measures one rank only; use --ranks=1");
 }
 
+/* Measures what the CPU can do in the net's precision. Of other devices it is unknown.
+ */
+static dlc_time_limits find_limits(const dlc_setup *setup, int threads) {
+    const double seconds = 0.02, most_bytes = 256e6;
+    double bytes = dlc_quota_memory("") / 8;
+    dlc_cpu_limits limits;
+    if (!(setup->device->caps & DLC_DEVICE_HOST))
+        return (dlc_time_limits){0};
+    bytes = bytes > 0 && bytes < most_bytes ? bytes : most_bytes;
+    dlc_cpu_limits_measure(threads, (size_t)bytes, seconds, &limits);
+    int is_bf16 = dlc_settings_is(setup->train_settings, "precision", "bf16");
+    return (dlc_time_limits){.gflops = is_bf16 ? dlc_cpu_limits_bf16(&limits)
+                                               : limits.float32,
+                             .gbytes = dlc_cpu_limits_memory(&limits)};
+}
+
 static int time_as_rank(dlc_job *job, void *argument) {
     time_command *command = argument;
     dlc_session session;
@@ -150,6 +173,8 @@ static int time_as_rank(dlc_job *job, void *argument) {
     dlc_status status = check_alone(dlc_job_ranks(job));
     if (status != DLC_OK)
         return dlc_tool_end_rank(job, status);
+    /* Before the net has threads and memory. */
+    dlc_time_limits limits = find_limits(command->setup, dlc_job_threads(job));
     status = dlc_session_open(command->setup, job, dlc_axes, &session);
     if (status == DLC_OK) {
         double feed_images = 0;
@@ -157,7 +182,7 @@ static int time_as_rank(dlc_job *job, void *argument) {
         if (status == DLC_OK)
             status = dlc_time_feed(&session, &feed_images);
         if (status == DLC_OK)
-            status = report(command, &session, &measured, feed_images);
+            status = report(command, &session, &measured, &limits, feed_images);
         dlc_time_measured_free(&measured);
         dlc_session_close(&session);
     }

@@ -19,12 +19,14 @@ static void add_parts(dlc_json *json, const dlc_time_row *row) {
         dlc_json_int(json, "bytes", (int64_t)row->work[part].bytes);
         add_rate(json, "gflops", dlc_time_gflops(row, part));
         add_rate(json, "gbytes_per_s", dlc_time_gbytes(row, part));
+        add_rate(json, "of_limit", dlc_time_of_limit(row, part));
         dlc_json_end_object(json);
     }
     dlc_json_number(json, "us", row->total * 1e6);
     dlc_json_number(json, "share", row->share);
     add_rate(json, "gflops", dlc_time_row_gflops(row));
     add_rate(json, "gbytes_per_s", dlc_time_row_gbytes(row));
+    add_rate(json, "of_limit", dlc_time_row_of_limit(row));
 }
 
 static void add_layer(dlc_json *json, const dlc_time_row *row) {
@@ -59,6 +61,10 @@ void dlc_time_json(const dlc_time_head *head, const dlc_time_table *table,
     dlc_json_int(json, "passes", (int64_t)table->passes);
     dlc_json_number(json, "images_per_s", dlc_time_images(head, table));
     dlc_json_number(json, "feed_images_per_s", head->feed_images);
+    dlc_json_object(json, "limits");
+    add_rate(json, "gflops", head->limits.gflops);
+    add_rate(json, "gbytes_per_s", head->limits.gbytes);
+    dlc_json_end_object(json);
     dlc_json_object(json, "pass_us");
     dlc_json_number(json, "median", table->pass_median * 1e6);
     dlc_json_number(json, "least", table->pass_min * 1e6);

@@ -10,7 +10,8 @@ typedef struct dlc_time_head {
     const char *net, *device, *solver, *precision;
     int64_t batch;
     int threads;
-    double feed_images; /* that the feed alone delivers per second */
+    double feed_images;     /* that the feed alone delivers per second */
+    dlc_time_limits limits; /* the table was made with */
 } dlc_time_head;
 
 typedef struct dlc_time_style {

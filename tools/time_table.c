@@ -95,6 +95,31 @@ double dlc_time_row_gbytes(const dlc_time_row *row) {
     return rate(work, seconds);
 }
 
+double dlc_time_of_limit(const dlc_time_row *row, int part) {
+    return row->seconds[part] > 0 ? row->least[part] / row->seconds[part] : 0;
+}
+
+double dlc_time_row_of_limit(const dlc_time_row *row) {
+    double least = 0;
+    for (int part = 0; part < TIME_PARTS; part++)
+        least += row->least[part];
+    return row->total > 0 ? least / row->total : 0;
+}
+
+/* The time that the limits allow a part: of its operations or of its bytes, whichever
+ * is longer. */
+static double least_seconds(const dlc_time_row *row, int part,
+                            const dlc_time_limits *limits) {
+    double operations = 0, bytes = 0;
+    if (!limits || limits->gflops <= 0 || limits->gbytes <= 0)
+        return 0;
+    if (dlc_time_gflops(row, part) > 0)
+        operations = 2e-9 * (double)row->work[part].multiply_adds / limits->gflops;
+    if (dlc_time_gbytes(row, part) > 0)
+        bytes = 1e-9 * (double)row->work[part].bytes / limits->gbytes;
+    return operations > bytes ? operations : bytes;
+}
+
 /* ---- Rows ------------------------------------------------------------------------ */
 
 static void add_to(dlc_time_row *sum, const dlc_time_row *row) {
@@ -105,6 +130,7 @@ static void add_to(dlc_time_row *sum, const dlc_time_row *row) {
         sum->work[part].multiply_adds += row->work[part].multiply_adds;
         sum->work[part].bytes += row->work[part].bytes;
         sum->seconds[part] += row->seconds[part];
+        sum->least[part] += row->least[part];
     }
 }
 
@@ -122,6 +148,7 @@ static dlc_status make_row(const dlc_net_row *from, dlc_time_row *row) {
 }
 
 static dlc_status make_rows(const dlc_net_row *net, const dlc_net_work *update,
+                            const dlc_time_limits *limits,
                             const dlc_time_samples *samples, dlc_time_table *table) {
     double *values = dlc_alloc(samples->passes, sizeof *values);
     dlc_status status = values ? DLC_OK : DLC_ERR_NOMEM;
@@ -130,8 +157,9 @@ static dlc_status make_rows(const dlc_net_row *net, const dlc_net_work *update,
         status = make_row(&net[i], row);
         if (update)
             row->work[TIME_UPDATE] = update[i];
-        for (size_t part = 0; part < TIME_PARTS; part++) {
-            row->seconds[part] = median_of(samples, i, part, values);
+        for (int part = 0; part < TIME_PARTS; part++) {
+            row->seconds[part] = median_of(samples, i, (size_t)part, values);
+            row->least[part] = least_seconds(row, part, limits);
             row->total += row->seconds[part];
         }
         add_to(&table->sum, row);
@@ -215,6 +243,7 @@ static dlc_status sum_passes(const dlc_time_samples *samples, dlc_time_table *ta
 /* ---- The table ------------------------------------------------------------------- */
 
 static dlc_status fill_table(const dlc_net_row *net, const dlc_net_work *update,
+                             const dlc_time_limits *limits,
                              const dlc_time_samples *samples, dlc_time_order order,
                              dlc_time_table *table) {
     table->rows = samples->rows;
@@ -222,7 +251,7 @@ static dlc_status fill_table(const dlc_net_row *net, const dlc_net_work *update,
     table->type = dlc_alloc(table->rows, sizeof *table->type);
     if (!table->row || !table->type)
         return DLC_ERR_NOMEM;
-    DLC_TRY(make_rows(net, update, samples, table));
+    DLC_TRY(make_rows(net, update, limits, samples, table));
     DLC_TRY(group_types(table));
     DLC_TRY(sum_passes(samples, table));
     set_shares(table->row, table->rows, table->sum.total);
@@ -233,10 +262,11 @@ static dlc_status fill_table(const dlc_net_row *net, const dlc_net_work *update,
 }
 
 dlc_status dlc_time_table_make(const dlc_net_row *net, const dlc_net_work *update,
+                               const dlc_time_limits *limits,
                                const dlc_time_samples *samples, dlc_time_order order,
                                dlc_time_table *table) {
     dlc_time_table made = {0};
-    dlc_status status = fill_table(net, update, samples, order, &made);
+    dlc_status status = fill_table(net, update, limits, samples, order, &made);
     if (status == DLC_OK)
         *table = made;
     else

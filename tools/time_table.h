@@ -21,6 +21,11 @@ typedef struct dlc_time_samples {
 double *dlc_time_samples_add(dlc_time_samples *samples);
 void dlc_time_samples_free(dlc_time_samples *samples);
 
+/* What the device can do at most, in 10^9 a second; 0: unknown. */
+typedef struct dlc_time_limits {
+    double gflops, gbytes;
+} dlc_time_limits;
+
 /* One layer or reorder, all of a type, or the sum of all. */
 typedef struct dlc_time_row {
     char *name; /* owned; "conv1 -> pool1" for a reorder */
@@ -30,6 +35,7 @@ typedef struct dlc_time_row {
     int64_t parameters;
     dlc_net_work work[TIME_PARTS];
     double seconds[TIME_PARTS]; /* medians */
+    double least[TIME_PARTS];   /* seconds that the limits allow; 0: unknown */
     double total, share;        /* their sum, and its share of the whole, 0 .. 1 */
 } dlc_time_row;
 
@@ -43,9 +49,11 @@ typedef struct dlc_time_table {
     double pass_min, pass_median, pass_max; /* end to end */
 } dlc_time_table;
 
-/* `update` has one entry per row, the work of its update; NULL: none. Strings of `net`
- * must outlive the table. Release with dlc_time_table_free. */
+/* `update` has one entry per row, the work of its update; NULL: none. `limits` may be
+ * NULL: unknown. Strings of `net` must outlive the table. Release with
+ * dlc_time_table_free. */
 dlc_status dlc_time_table_make(const dlc_net_row *net, const dlc_net_work *update,
+                               const dlc_time_limits *limits,
                                const dlc_time_samples *samples, dlc_time_order order,
                                dlc_time_table *table);
 void dlc_time_table_free(dlc_time_table *table);
@@ -57,5 +65,10 @@ double dlc_time_gbytes(const dlc_time_row *row, int part);
 /* The rates over all parts that do such work. */
 double dlc_time_row_gflops(const dlc_time_row *row);
 double dlc_time_row_gbytes(const dlc_time_row *row);
+/* The share of the limit that applies, of arithmetic or of memory: the time that it
+ * allows, over the time taken. More than 1 where caches save bytes or an algorithm
+ * multiplications; 0: unknown. The row's is that of the sums over its parts. */
+double dlc_time_of_limit(const dlc_time_row *row, int part);
+double dlc_time_row_of_limit(const dlc_time_row *row);
 
 #endif

@@ -72,6 +72,13 @@ static void add_rate(text_table *to, int width, double rate) {
         dlc_text_add(to->text, " %*s", width, "-");
 }
 
+static void add_share(text_table *to, double share) {
+    if (share > 0)
+        dlc_text_add(to->text, " %7.0f%%", share * 100);
+    else
+        dlc_text_add(to->text, " %8s", "-");
+}
+
 static void add_row(text_table *to, const char *name, const char *type,
                     const dlc_time_row *row, const char *done_by) {
     size_t begin = to->text->length;
@@ -91,6 +98,7 @@ static void add_row(text_table *to, const char *name, const char *type,
     dlc_text_add(to->text, " %5.1f", row->share * 100);
     add_rate(to, 7, dlc_time_row_gflops(row));
     add_rate(to, 6, dlc_time_row_gbytes(row));
+    add_share(to, dlc_time_row_of_limit(row));
     dlc_text_add(to->text, "  %s", done_by);
     end_line(to, begin);
 }
@@ -108,8 +116,8 @@ static void add_heading(text_table *to, const char *what, const char *type,
         if (to->style->wide)
             dlc_text_add(to->text, " %6s", "GB/s");
     }
-    dlc_text_add(to->text, " %8s %5s %7s %6s  %s", "total", "%", "GFLOP/s", "GB/s",
-                 last);
+    dlc_text_add(to->text, " %8s %5s %7s %6s %8s  %s", "total", "%", "GFLOP/s", "GB/s",
+                 "of limit", last);
     end_line(to, begin);
 }
 
@@ -188,4 +196,7 @@ void dlc_time_text(const dlc_time_head *head, const dlc_time_table *table,
     int is_slow = head->feed_images < dlc_time_images(head, table);
     dlc_text_add(text, "feed alone %.0f images/s%s\n", head->feed_images,
                  is_slow ? ": training will wait for data" : "");
+    if (head->limits.gflops > 0)
+        dlc_text_add(text, "limits of the device: %.0f GFLOP/s in %s, %.1f GB/s\n",
+                     head->limits.gflops, head->precision, head->limits.gbytes);
 }

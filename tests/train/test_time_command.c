@@ -81,6 +81,9 @@ START_TEST(figures_are_consistent) {
     ck_assert_double_eq(number(root, "passes"), 3);
     ck_assert_double_eq(number(root, "batch"), 24);
     check_sums(root);
+    ck_assert_double_gt(number(json_object_get(root, "limits"), "gflops"), 0);
+    ck_assert_double_gt(number(json_object_get(root, "limits"), "gbytes_per_s"), 0);
+    ck_assert_double_gt(number(json_object_get(root, "total"), "of_limit"), 0);
     json_t *conv = layer_of(root, "conv1");
     ck_assert_str_eq(string(conv, "type"), "convolution");
     ck_assert_double_gt(us(conv, "forward"), 0);
@@ -127,6 +130,8 @@ START_TEST(text_and_picture) {
     ck_contains(result.out, "\ninner_product x2 ");
     ck_contains(result.out, " images/s");
     ck_contains(result.out, "\nfeed alone ");
+    ck_contains(result.out, " of limit ");
+    ck_contains(result.out, "\nlimits of the device: ");
     size_t size;
     char *svg = (char *)scratch_read("time.svg", &size);
     ck_assert_uint_gt(size, 1000);

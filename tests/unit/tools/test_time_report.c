@@ -18,6 +18,7 @@ static const dlc_time_head head = {.feed_images = 1500,
                                    .solver = "sgd",
                                    .precision = "float32",
                                    .batch = 32,
+                                   .limits = {.gflops = 2, .gbytes = 10},
                                    .threads = 2};
 
 /* Makes `rows` layers, the i-th with 1 + i ms forward and as much backward; the last is
@@ -42,7 +43,8 @@ static void make(size_t rows, dlc_time_order order, dlc_time_table *table) {
     memset(net[rows - 1].work, 0, sizeof net[rows - 1].work);
     memset(&seconds[(rows - 1) * TIME_PARTS], 0, TIME_PARTS * sizeof *seconds);
     samples.whole[0] = 1;
-    ck_assert_int_eq(dlc_time_table_make(net, update, &samples, order, table), DLC_OK);
+    ck_assert_int_eq(
+        dlc_time_table_make(net, update, &head.limits, &samples, order, table), DLC_OK);
     dlc_time_samples_free(&samples);
     dlc_free(update);
     dlc_free(net);
@@ -67,22 +69,25 @@ START_TEST(text_shows_rows_totals_and_types) {
     make(4, TIME_SLOWEST_FIRST, &table);
     char *text = text_of(&table, &(dlc_time_style){0});
     /* layer2: 3 ms twice and 1 ms; 7 of 15 ms; 4e6 operations in 6 ms; 17 MB in 7 ms.
-     */
+     * At most 2e9 operations or 1e10 bytes a second: 1 ms twice and 0.5 ms. */
     ck_contains(text,
                 "layer2            3000.0   3000.0        -   1000.0   7000.0  46.7"
-                "     0.7    2.4  jit:own blocked\n");
+                "     0.7    2.4      36%  jit:own blocked\n");
     ck_contains(text,
-                "total             6000.0   6000.0        -   3000.0  15000.0 100.0");
+                "total             6000.0   6000.0        -   3000.0  15000.0 100.0"
+                "     1.0    3.7      50%\n");
     ck_contains(text, "convolution x2    4000.0");
     ck_contains(text, "15000.0 us per pass, 2133 images/s");
     ck_contains(text, "\nfeed alone 1500 images/s: training will wait for data\n");
+    ck_contains(text, "\nlimits of the device: 2 GFLOP/s in float32, 10.0 GB/s\n");
     ck_contains(text, "(and 1 fused into others: --all)");
     ck_assert_ptr_null(strstr(text, "layer3"));
     ck_assert(strstr(text, "layer2") < strstr(text, "layer0"));
     dlc_free(text);
     text = text_of(&table, &(dlc_time_style){.all = 1, .wide = 1});
     ck_contains(text, "in layer0");
-    ck_assert_int_eq(lines_with(text, "GFLOP/s"), 8); /* three parts, the row; twice */
+    /* Three parts and the row, twice; the limits. */
+    ck_assert_int_eq(lines_with(text, "GFLOP/s"), 9);
     dlc_free(text);
     dlc_time_table_free(&table);
 }
@@ -138,6 +143,11 @@ START_TEST(json_has_every_value) {
     ck_assert_double_eq_tol(number(root, "feed_images_per_s"), 1500, 1e-6);
     ck_assert_double_eq_tol(number(json_object_get(root, "pass_us"), "median"), 1e6, 1);
     ck_assert_double_eq_tol(number(json_object_get(root, "total"), "us"), 15000, 1e-6);
+    json_t *limits = json_object_get(root, "limits");
+    ck_assert_double_eq(number(limits, "gflops"), 2);
+    ck_assert_double_eq(number(limits, "gbytes_per_s"), 10);
+    ck_assert_double_eq_tol(number(json_object_get(root, "total"), "of_limit"), 0.5,
+                            1e-9);
     json_t *layers = json_object_get(root, "layers");
     ck_assert_uint_eq(json_array_size(layers), 4);
     ck_assert_uint_eq(json_array_size(json_object_get(root, "types")), 2);
@@ -152,9 +162,12 @@ START_TEST(json_has_every_value) {
     ck_assert_double_eq(number(data, "bytes"), 8000000);
     ck_assert_double_eq_tol(number(data, "gflops"), 2. / 3, 1e-9);
     ck_assert_double_eq_tol(number(data, "gbytes_per_s"), 8. / 3, 1e-9);
+    ck_assert_double_eq_tol(number(data, "of_limit"), 1. / 3, 1e-9);
+    ck_assert_double_eq_tol(number(first, "of_limit"), 2.5 / 7, 1e-9);
     json_t *weights = json_object_get(first, "backward_weights");
     ck_assert_double_eq(number(weights, "us"), 0);
     ck_assert(json_is_null(json_object_get(weights, "gflops")));
+    ck_assert(json_is_null(json_object_get(weights, "of_limit")));
     ck_assert_double_eq_tol(number(json_object_get(first, "update"), "gbytes_per_s"), 5,
                             1e-9);
     json_t *last = json_array_get(layers, 3);

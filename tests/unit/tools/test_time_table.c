@@ -30,6 +30,9 @@ static const dlc_net_row net[ROWS] = {
 };
 static const dlc_net_work update[ROWS] = {{0, 2000}, {0, 0}, {0, 0}, {0, 1000}};
 
+/* Four operations and sixteen bytes a microsecond. */
+static const dlc_time_limits limits = {.gflops = 4e-3, .gbytes = 16e-3};
+
 /* Milliseconds; one pass was disturbed. */
 static const double milliseconds[ROWS][TIME_PARTS] = {
     {1, 0, 2, 0.5}, {0, 0, 0, 0}, {4, 8, 0, 0}, {0.25, 0.25, 0.25, 0.25}};
@@ -52,7 +55,8 @@ static void fill(dlc_time_samples *samples) {
 static void make(dlc_time_order order, dlc_time_table *table) {
     dlc_time_samples samples;
     fill(&samples);
-    ck_assert_int_eq(dlc_time_table_make(net, update, &samples, order, table), DLC_OK);
+    ck_assert_int_eq(dlc_time_table_make(net, update, &limits, &samples, order, table),
+                     DLC_OK);
     dlc_time_samples_free(&samples);
 }
 
@@ -89,7 +93,8 @@ START_TEST(median_of_an_even_number) {
         seconds[DLC_NET_FORWARD] = (double[]){8, 1, 2, 4}[pass];
     }
     ck_assert_int_eq(
-        dlc_time_table_make(net, NULL, &samples, TIME_SLOWEST_FIRST, &table), DLC_OK);
+        dlc_time_table_make(net, NULL, NULL, &samples, TIME_SLOWEST_FIRST, &table),
+        DLC_OK);
     ck_assert_double_eq(table.row[0].seconds[DLC_NET_FORWARD], 3);
     ck_assert_double_eq(table.row[0].share, 1);
     dlc_time_table_free(&table);
@@ -151,6 +156,43 @@ START_TEST(rates) {
 }
 END_TEST
 
+/* The longer of what arithmetic and memory take at least, over what was taken. */
+START_TEST(shares_of_the_limit) {
+    dlc_time_table table;
+    make(TIME_AS_IN_NET, &table);
+    const dlc_time_row *conv = &table.row[0], *reorder = &table.row[2];
+    ck_assert_double_eq_tol(dlc_time_of_limit(conv, DLC_NET_FORWARD), 0.5, 1e-9);
+    ck_assert_double_eq(dlc_time_of_limit(conv, DLC_NET_BACKWARD_DATA), 0);
+    ck_assert_double_eq_tol(dlc_time_of_limit(conv, DLC_NET_BACKWARD_WEIGHTS), 0.25,
+                            1e-9);
+    ck_assert_double_eq_tol(dlc_time_of_limit(conv, TIME_UPDATE), 0.25, 1e-9);
+    ck_assert_double_eq_tol(dlc_time_row_of_limit(conv), 1.125 / 3.5, 1e-9);
+    ck_assert_double_eq_tol(dlc_time_row_of_limit(reorder), 0.25 / 12, 1e-9);
+    ck_assert_double_eq_tol(dlc_time_row_of_limit(&table.type[1]), 1.9375 / 4.5, 1e-9);
+    ck_assert_double_eq_tol(dlc_time_row_of_limit(&table.sum), 2.1875 / 16.5, 1e-9);
+    dlc_time_table_free(&table);
+}
+END_TEST
+
+/* Of a device whose limits are unknown, or of one of them only. */
+START_TEST(no_share_without_limits) {
+    const dlc_time_limits none = {0}, half = {.gflops = 1};
+    const dlc_time_limits *const unknown[] = {NULL, &none, &half};
+    for (int i = 0; i < 3; i++) {
+        dlc_time_samples samples;
+        dlc_time_table table;
+        fill(&samples);
+        ck_assert_int_eq(dlc_time_table_make(net, update, unknown[i], &samples,
+                                             TIME_AS_IN_NET, &table),
+                         DLC_OK);
+        ck_assert_double_eq(dlc_time_row_of_limit(&table.sum), 0);
+        ck_assert_double_eq(dlc_time_of_limit(&table.row[0], DLC_NET_FORWARD), 0);
+        dlc_time_table_free(&table);
+        dlc_time_samples_free(&samples);
+    }
+}
+END_TEST
+
 /* A gradient that is passed on without copying takes no time, so it has no rate. */
 START_TEST(no_rate_without_work) {
     dlc_time_row row = {.work = {{0, 1000000}, {0, 1000000}}, .seconds = {1e-3, 2e-7}};
@@ -166,9 +208,11 @@ START_TEST(no_passes_at_all) {
     dlc_time_samples samples = {.rows = ROWS};
     dlc_time_table table;
     ck_assert_int_eq(
-        dlc_time_table_make(net, update, &samples, TIME_SLOWEST_FIRST, &table), DLC_OK);
+        dlc_time_table_make(net, update, &limits, &samples, TIME_SLOWEST_FIRST, &table),
+        DLC_OK);
     ck_assert_double_eq(table.sum.total, 0);
     ck_assert_double_eq(table.row[0].share, 0);
+    ck_assert_double_eq(dlc_time_row_of_limit(&table.sum), 0);
     ck_assert_double_eq(table.pass_median, 0);
     dlc_time_table_free(&table);
 }
@@ -182,7 +226,7 @@ START_TEST(out_of_memory) {
     for (;; n++) {
         dlc_time_table table = {.passes = 99};
         dlc_memory_fail_at(n);
-        dlc_status status = dlc_time_table_make(net, update, &samples,
+        dlc_status status = dlc_time_table_make(net, update, &limits, &samples,
                                                 TIME_SLOWEST_FIRST, &table);
         dlc_memory_fail_at(0);
         if (status == DLC_OK) {
@@ -213,6 +257,8 @@ int main(void) {
     tcase_add_test(cases, order_and_names);
     tcase_add_test(cases, types_are_added_up);
     tcase_add_test(cases, rates);
+    tcase_add_test(cases, shares_of_the_limit);
+    tcase_add_test(cases, no_share_without_limits);
     tcase_add_test(cases, no_rate_without_work);
     tcase_add_test(cases, no_passes_at_all);
     tcase_add_test(cases, out_of_memory);
