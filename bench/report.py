@@ -1,5 +1,5 @@
 """Writes the report of side_by_side.py: its runs (one line of JSON each) as Markdown tables;
-and replaces the old report in a page."""
+and replaces the old report in a page, or that of one model of CPU."""
 import collections
 import datetime
 import json
@@ -9,6 +9,7 @@ import subprocess
 
 median = statistics.median
 BEGIN, END = "<!-- report: made by {} -->", "<!-- end of report -->"
+NEXT = "<!-- reports of other CPUs go here: {} -->"  # where a page has a report for each
 TITLES = {"dlcore": "dlcore", "tuned": "PyTorch tuned", "default": "PyTorch default",
           "tuned-13": "PyTorch tuned, Debian 13", "default-13": "PyTorch default, Debian 13"}
 
@@ -31,7 +32,10 @@ class Runs:
     """All runs by (net, batch, threads, bf16), in order."""
 
     def __init__(self, path):
-        self.all = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
+        lines = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
+        self.all = [run for run in lines if "shares" not in run]
+        # The last of each job: --keep may have added to older ones.
+        self.shares = {(run["net"], run["batch"], run["bf16"]): run["shares"] for run in lines if "shares" in run}
         self.jobs = collections.defaultdict(lambda: collections.defaultdict(list))
         for run in self.all:
             self.jobs[run["net"], run["batch"], run["threads"], run["bf16"]][run["who"]].append(run)
@@ -41,9 +45,13 @@ class Runs:
         return {key: job for key, job in self.jobs.items() if key[2:] == (threads, bf16)}
 
     def peak(self, threads, bf16):
+        """The fastest arithmetic that could be used: for bf16 tiles, vectors, or float32."""
+        kinds = ("float32", "bf16", "bf16_tile") if bf16 else ("float32",)
+        return max((self.limit(threads, kind) for kind in kinds), default=0)
+
+    def limit(self, threads, kind):
         """The best measurement: other load on the machine can only slow it down."""
-        return max((run["peak"] for run in self.all
-                    if (run["threads"], run["bf16"]) == (threads, bf16) and run["peak"]), default=None)
+        return max((run["limits"][kind] for run in self.all if run["threads"] == threads), default=0)
 
     def threads(self):
         return sorted({run["threads"] for run in self.all}, reverse=True)
@@ -107,6 +115,29 @@ def memory_table(runs, threads):
     return table(head, rows) if rows else ""
 
 
+def share(of_limit, of_time=None):
+    if not of_limit:
+        return ""
+    return f"{of_limit:.0%}" + (f" ({of_time:.0%})" if of_time is not None else "")
+
+
+def share_table(runs):
+    named = ("convolution", "batch_norm", "pooling", "inner_product")
+    rows = []
+    for (net, batch, bf16), shares in runs.shares.items():
+        row = [f"{net}, b{batch}{', bf16' if bf16 else ''}",
+               f"{number(shares['limits']['gflops'])} GFLOP/s, {number(shares['limits']['gbytes_per_s'])} GB/s",
+               share(shares["of_limit"])]
+        for kind in named:
+            made = shares["types"].get(kind)
+            row.append(share(made["of_limit"], made["us"] / shares["us"]) if made else "")
+        others = [made for kind, made in shares["types"].items() if kind not in named]
+        taken = sum(made["us"] for made in others)
+        least = sum(made["us"] * (made["of_limit"] or 0) for made in others)
+        rows.append([*row, share(least / taken, taken / shares["us"]) if taken else ""])
+    return table(["share of the limit", "the limit", "all", *named, "others"], rows) if rows else ""
+
+
 def output_of(*command):
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[0].strip()
@@ -119,25 +150,37 @@ def cpu_name():
         return next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "?")
 
 
+def machine():
+    """The model of the CPU, and whether it has tiles: a page keeps one report of each."""
+    with open("/proc/cpuinfo") as info:
+        return f"{cpu_name()}, {'with' if ' amx_bf16' in info.read() else 'without'} AMX"
+
+
 def today():
     return datetime.date.today()
+
+
+def limits_of(runs, threads):
+    """The best of all measurements; limits that the CPU lacks are left out."""
+    kinds = (("float32", "GFLOP/s in float32"), ("bf16", "in bf16 by AVX-512"), ("bf16_tile", "in bf16 by AMX"),
+             ("read", "GB/s read"), ("copy", "GB/s copied"))
+    found = [f"{number(value)} {what}" for kind, what in kinds if (value := runs.limit(threads, kind))]
+    return f"with {threads} thread{'s' * (threads > 1)} {', '.join(found)}"
 
 
 def circumstances(runs, command, dlcore):
     torches = sorted({run["torch"] for run in runs.all if run.get("torch")})
     versions = [output_of(dlcore, "--version")] if any(run["who"] == "dlcore" for run in runs.all) else []
-    versions += [f"{name} {output_of('dpkg-query', '-W', '-f', '${Version}', package)}"
-                 for name, package in (("oneDNN", "libdnnl2"), ("jemalloc", "libjemalloc2"),
-                                       ("OpenBLAS", "libopenblas0-openmp"))]
-    peaks = [f"{number(median(found))} GFLOP/s ({spread(found)}) with {threads} thread{'s' * (threads > 1)}"
-             for threads in runs.threads()
-             if (found := [run["peak"] for run in runs.all
-                           if run["threads"] == threads and not run["bf16"] and run["peak"]])]
+    versions += [f"{name} {found}" for name, package in (("oneDNN", "libdnnl2"), ("jemalloc", "libjemalloc2"),
+                                                         ("OpenBLAS", "libopenblas0-openmp"))
+                 if (found := output_of("dpkg-query", "-W", "-f", "${Version}", package)) != "?"]
+    versions += [f"PyTorch {', '.join(torches)}"] if torches else []
+    limits = [limits_of(runs, threads) for threads in runs.threads()]
     loads = [run["load"] for run in runs.all]
     rounds = max(run["round"] for run in runs.all)
-    return (f"    {command}\n\n{today()}, {cpu_name()}, {rounds} round{'s' * (rounds > 1)}; "
-            f"{', '.join(versions)}, PyTorch {', '.join(torches) or '?'}. The machine's load was "
-            f"{min(loads):.1f} to {max(loads):.1f}. Its limit (bench/peak.c): {'; '.join(peaks) or '?'}.")
+    return (f"## {machine()}\n\n    {command}\n\n{today()}, {cpu_name()}, {rounds} round{'s' * (rounds > 1)}; "
+            f"{', '.join(versions)}. The machine's load was {min(loads):.1f} to {max(loads):.1f}. "
+            f"Its limits (bench/peak.c): {'; '.join(limits)}.")
 
 
 def make(path, command, dlcore):
@@ -150,16 +193,22 @@ def make(path, command, dlcore):
                 parts.append(f"**{'bf16' if bf16 else 'float32'}, {threads} thread{'s' * (threads > 1)}**: images/s, "
                              f"median (range)\n\n{made}")
     most = runs.threads()[0]
-    for title, made in (("**bf16 against float32**", own_ratio_table(runs, most)),
+    for title, made in (("**Share of the limit** that each type of layer reaches (and of the time that it takes), "
+                         f"{most} threads: `dlcore time`", share_table(runs)),
+                        ("**bf16 against float32**", own_ratio_table(runs, most)),
                         (f"**Peak memory** of the process, {most} threads", memory_table(runs, most))):
         if made:
             parts.append(f"{title}\n\n{made}")
     return "\n\n".join(parts) + "\n"
 
 
-def put(page, text, maker="bench/side_by_side.py"):
-    """Replaces the script's last report in the page, and keeps the rest."""
-    old, begin = page.read_text(), BEGIN.format(maker)
+def put(page, text, maker="bench/side_by_side.py", machine=None):
+    """Replaces the script's last report in the page, and keeps the rest. With `machine` the last one
+    of such a machine, or adds the first."""
+    old, begin = page.read_text(), BEGIN.format(f"{maker} on {machine}" if machine else maker)
+    place = NEXT.format(maker)
+    if machine and begin not in old and place in old:
+        old = old.replace(place, f"{begin}\n{END}\n\n{place}")
     if begin not in old or END not in old.split(begin, 1)[1]:
         raise SystemExit(f"{page} has no lines '{begin}' and '{END}' to put the report between")
     before, rest = old.split(begin, 1)

@@ -7,11 +7,12 @@ one process, images/s and peak memory.
     bench/side_by_side.py --nets vgg16 --keep --write docs/results/cpu-training.md
 
 The contestants take turns within a round, so that a machine that slows down for
-minutes slows all of them; medians over the rounds are compared. Each run is a line of
-build/bench/runs.jsonl, whose report (report.py) is printed and, with --write, put
-into a page in place of the last one. Environment: DLCORE, PYTHON (one that has
-PyTorch), JEMALLOC, and TRIXIE, the folder of a Debian 13 with python3-torch, where
-the peers run too.
+minutes slows all of them; medians over the rounds are compared. Then `dlcore time` says which share of the CPU's limit
+each net reaches. Each run is a line of build/bench/runs.jsonl, whose report (report.py) is
+printed and, with --write, put into a page in place of the last one of this model of CPU.
+Environment: DLCORE, PYTHON (one that has PyTorch), JEMALLOC, and TRIXIE, the folder of a
+Debian 13 with python3-torch, where the peers run too. A PyTorch that is not there is left
+out, with a message.
 """
 import argparse
 import json
@@ -43,7 +44,8 @@ NETS = {
     "vgg16": (16, "3, 224, 224", 1000),
     "mobilenet-v2": (32, "3, 224, 224", 1000),
 }
-BF16_NETS = ("caffenet", "resnet50")
+# All but those whose images are so small that little is left to multiply.
+BF16_NETS = [net for net in NETS if net not in ("lenet", "cifar10-full")]
 
 # Variables to remove: they halve OpenBLAS's speed, or change what is measured.
 UNWANTED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OMP_NUM_THREADS", "OMP_PROC_BIND", "LD_PRELOAD")
@@ -122,6 +124,12 @@ class Dlcore:
                          "--log-file", str(log), "--json"], {})
         return dict(known, images_per_s=self.speed(log, job["batch"]), peak_bytes=bytes_)
 
+    def shares(self, job):
+        """The share of the limit, and of the time, of the net and of each type of layer."""
+        timed = json.loads(run([DLCORE, "time", *self.arguments(job), "--ranks=1", "--json"], {})[0])
+        return dict(limits=timed["limits"], of_limit=timed["total"]["of_limit"], us=timed["total"]["us"],
+                    types={row["type"]: dict(us=row["us"], of_limit=row["of_limit"]) for row in timed["types"]})
+
     @staticmethod
     def speed(log, batch):
         """Median over slices of a few iterations, without the first quarter as
@@ -148,6 +156,10 @@ def library(root, name):
 
 class Torch:
     """torch_train.py with this system's PyTorch, or that of a system in a folder."""
+
+    @staticmethod
+    def is_here():
+        return subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode == 0
 
     def __init__(self, tuned, root=None):
         self.tuned, self.enter, self.scripts = tuned, [], str(ROOT / "bench")
@@ -188,13 +200,13 @@ class Torch:
 # ---- Running --------------------------------------------------------------------
 
 
-def measured_peak(folder, threads, bf16):
-    """GFLOP/s of bench/peak.c; None if the CPU has no bf16."""
+def measured_limits(folder, threads):
+    """What bench/peak.c says: GFLOP/s and GB/s that this CPU can do with so many threads."""
     program = folder / "peak"
     if not program.exists():
-        run(["cc", "-O3", "-march=native", "-fopenmp", str(ROOT / "bench/peak.c"), "-o", str(program)], {})
-    out = run([str(program), str(threads)] + ["bf16"] * bf16, {"OMP_PROC_BIND": "true"})[0]
-    return float(out) or None
+        sources = [str(ROOT / name) for name in ("bench/peak.c", "tools/cpu_limits.c")]
+        run(["cc", "-O3", "-D_GNU_SOURCE", "-pthread", "-I", str(ROOT / "tools"), *sources, "-o", str(program)], {})
+    return json.loads(run([str(program), str(threads)], {})[0])
 
 
 def jobs(args):
@@ -213,27 +225,58 @@ def precision(job):
 def play(args, contestants, folder, note):
     lost = set()
     for number in range(1, args.rounds + 1):
+        limits = {threads: measured_limits(folder, threads) for threads in args.threads}
         for job in jobs(args):
-            peak = measured_peak(folder, job["threads"], False)
-            high = measured_peak(folder, job["threads"], True) if job["bf16"] else peak
+            limit = limits[job["threads"]]
             for name, contestant in contestants.items():
                 key = (name, job["net"], job["bf16"])
                 slow = "default" in name and number > args.default_rounds
                 if slow or key in lost:
                     continue
                 try:
-                    result = contestant.measure(job, args.seconds, peak)
+                    result = contestant.measure(job, args.seconds, limit["float32"])
                 except RuntimeError as error:
                     say(f"{name} is left out of {job['net']}, {precision(job)}: {error}")
                     lost.add(key)
                     continue
-                note(dict(job, who=name, round=number, peak=high, load=os.getloadavg()[0],
+                note(dict(job, who=name, round=number, limits=limit, load=os.getloadavg()[0],
                           images_per_s=result["images_per_s"], peak_bytes=result["peak_bytes"],
                           planned_bytes=result.get("planned_bytes"), flop=result.get("flop"),
                           torch=result.get("torch"), channels_last=result.get("channels_last")))
                 say(f"round {number}/{args.rounds} {job['net']} b{job['batch']} "
                     f"{precision(job)} {job['threads']} threads, {name}: "
                     f"{result['images_per_s']:.1f} images/s, {result['peak_bytes'] / 1e6:.0f} MB")
+
+
+def time_layers(args, dlcore, note):
+    for job in jobs(args):
+        if job["threads"] != max(args.threads):
+            continue
+        try:
+            shares = dlcore.shares(job)
+        except RuntimeError as error:
+            say(f"dlcore time fails for {job['net']}, {precision(job)}: {error}")
+            continue
+        note(dict(job, who="dlcore time", load=os.getloadavg()[0], shares=shares))
+        say(f"dlcore time {job['net']} {precision(job)}: {shares['of_limit'] or 0:.0%} of the limit")
+
+
+def choose_contestants(args, folder):
+    """Those that --who names, as far as they are here."""
+    more = [word for text in args.set for word in ("--set", text)]
+    makers = {"dlcore": lambda: Dlcore(folder, args.models, more),
+              "tuned": lambda: Torch(True), "default": lambda: Torch(False)}
+    if TRIXIE:
+        makers.update({"tuned-13": lambda: Torch(True, TRIXIE), "default-13": lambda: Torch(False, TRIXIE)})
+    wanted = args.who or list(makers)
+    for who in wanted:
+        if who not in makers:
+            raise SystemExit(f"--who {who} is not one of {', '.join(makers)}"
+                             + ("" if TRIXIE else "; set TRIXIE for those of Debian 13"))
+    if {"tuned", "default"} & set(wanted) and not Torch.is_here():
+        say(f"{PYTHON} has no PyTorch (python3-torch): `tuned` and `default` are left out")
+        wanted = [who for who in wanted if who not in ("tuned", "default")]
+    return {who: makers[who]() for who in wanted}
 
 
 def read_options():
@@ -266,22 +309,21 @@ def main():
     args = read_options()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        more = [word for text in args.set for word in ("--set", text)]
-        contestants = {"dlcore": Dlcore(folder, args.models, more), "tuned": Torch(True), "default": Torch(False)}
-        if TRIXIE:
-            contestants.update({"tuned-13": Torch(True, TRIXIE), "default-13": Torch(False, TRIXIE)})
-        if args.who:
-            contestants = {who: contestants[who] for who in args.who}
-
+        contestants = choose_contestants(args, folder)
         RUNS.parent.mkdir(parents=True, exist_ok=True)
         if not args.keep:
             RUNS.unlink(missing_ok=True)
         with RUNS.open("a") as file:
-            play(args, contestants, folder, lambda result: print(json.dumps(result), file=file, flush=True))
+            def note(result):
+                print(json.dumps(result), file=file, flush=True)
+
+            play(args, contestants, folder, note)
+            if "dlcore" in contestants:
+                time_layers(args, contestants["dlcore"], note)
     text = report.make(RUNS, "bench/side_by_side.py " + " ".join(sys.argv[1:]), DLCORE)
     print(text)
     if args.write:
-        report.put(args.write, text)
+        report.put(args.write, text, machine=report.machine())
 
 
 if __name__ == "__main__":
