@@ -30,6 +30,7 @@ enum {
     FEW_CHANNELS = TILE_ROWS - 1, /* rows of tiles are shared by places of the window */
     STREAM_BYTES = 8 << 20,
     BIAS_CHUNKS = 64,
+    PADDED_SLACK = 64, /* bytes that may be read behind a padded image */
 };
 
 /* One of the two factors, in memory. */
@@ -93,7 +94,7 @@ static size_t plane_for(const gradient *g, size_t band) {
 }
 
 static size_t planes_of(const gradient *g) {
-    return g->row_phases * (g->unfolded ? 1 : g->column_phases);
+    return g->row_phases * g->column_phases;
 }
 
 static size_t left_bytes(const gradient *g, size_t band) {
@@ -165,9 +166,9 @@ static gradient plan(const amx_conv *c) {
     }
     if (c->kernel[0] * c->kernel[1] * c->stride == 1 && !c->pad[0] && !c->pad[1])
         make_matrix(&g);
-    g.unfolded = !g.swapped && g.left.channels <= FEW_CHANNELS;
+    g.unfolded = !g.swapped && g.group == 1 && g.left.channels <= FEW_CHANNELS;
     g.row_phases = least(g.stride, g.kernel[0]);
-    g.column_phases = g.unfolded ? g.kernel[1] : least(g.stride, g.kernel[1]);
+    g.column_phases = g.unfolded ? 1 : least(g.stride, g.kernel[1]);
     g.across = g.out[1] + (g.unfolded ? 0 : (g.kernel[1] - 1) / g.stride);
     g.rows = g.unfolded ? g.kernel[1] * g.left.channels : g.left.channels;
     g.slices = g.unfolded ? 1 : ceiling(g.rows, SLICE);
@@ -180,8 +181,22 @@ static gradient plan(const amx_conv *c) {
     return g;
 }
 
+/* Of a band of an image with few channels. */
+static size_t padded_width(const gradient *g) {
+    return (g->out[1] - 1) * g->stride + g->kernel[1];
+}
+
+static size_t padded_rows(const gradient *g) {
+    return (g->band - 1) * g->stride + g->kernel[0];
+}
+
+static size_t padded_bytes(const gradient *g) {
+    size_t pixels = g->unfolded ? padded_rows(g) * padded_width(g) : 0;
+    return ceiling(pixels * g->left.channels * sizeof(bf16) + PADDED_SLACK, 64) * 64;
+}
+
 static size_t thread_bytes(const gradient *g) {
-    return g->together * unit_bytes(g, g->band);
+    return g->together * unit_bytes(g, g->band) + padded_bytes(g);
 }
 
 static size_t bias_bytes(const amx_conv *c) {
@@ -227,7 +242,8 @@ static inline void prefetch_pixels(const placing *at, size_t count,
                                    const bf16 *const pixels[TILE_DEPTH]) {
     for (size_t p = 0; p < TILE_DEPTH; p++)
         for (size_t c = 0; pixels[p] && c < count; c += TILE_ROW_BYTES / sizeof(bf16))
-            __builtin_prefetch(pixels[p] + TILE_DEPTH * at->scale * at->pixel + c);
+            __builtin_prefetch(pixels[p] + TILE_DEPTH * at->scale * at->pixel + c, 0,
+                               2);
 }
 
 #ifdef __AVX512BW__
@@ -347,6 +363,7 @@ typedef struct task {
     float *weights_diff;
     block_sums *sums; /* of this group and slice: [place][block of rows][panel] */
     char *left, *right;
+    bf16 *padded; /* an image of few channels */
     int stream;
 } task;
 
@@ -373,21 +390,59 @@ static placing place_image(const gradient *g, const factor *f, size_t group,
     };
 }
 
+/* Copies the rows of an image, which is its only group, with their padding. Returns
+ * where they are. */
+static placing pad_image(const task *t, const unit *u, size_t image) {
+    const gradient *g = t->g;
+    const placing from = place_image(g, &g->left, t->group, u->image + image);
+    const size_t width = padded_width(g), rows = padded_rows(g);
+    bf16 *to = t->padded;
+    for (size_t i = 0; i < rows; i++, to += width * g->left.channels) {
+        ptrdiff_t y = (ptrdiff_t)(u->row * g->stride + i) - (ptrdiff_t)g->pad[0];
+        memset(to, 0, width * g->left.channels * sizeof *to);
+        if (y < 0 || y >= (ptrdiff_t)from.end[0])
+            continue;
+        memcpy(to + g->pad[1] * g->left.channels, from.image + (size_t)y * from.row,
+               least(from.end[1], width - g->pad[1]) * g->left.channels * sizeof *to);
+    }
+    memset(to, 0, PADDED_SLACK);
+    return (placing){.image = t->padded,
+                     .across = g->across,
+                     .scale = g->stride,
+                     .end = {rows, width},
+                     .row = width * g->left.channels,
+                     .pixel = g->left.channels};
+}
+
+/* With few channels a row of the window is copied as one pixel with more of them. What
+ * is copied beyond it belongs to rows that are not used. */
+static void copy_unfolded(const task *t, const unit *u, size_t image, bf16 *to) {
+    const gradient *g = t->g;
+    placing at = pad_image(t, u, image);
+    for (size_t py = 0; py < g->row_phases; py++) {
+        at.shift[0] = (ptrdiff_t)py;
+        copy_turned(&at, least(ceiling(g->rows, 8) * 8, g->slice), g->plane,
+                    to + py * g->slice * g->plane);
+    }
+}
+
 static void copy_left(const task *t, const unit *u, size_t image) {
     const gradient *g = t->g;
-    const size_t first = g->unfolded ? 0 : t->slice * g->slice;
-    const size_t count = least(g->left.channels - first, g->slice);
+    const size_t first = t->slice * g->slice;
+    bf16 *to = (bf16 *)(void *)(t->left + image * left_bytes(g, g->band));
+    if (g->unfolded) {
+        copy_unfolded(t, u, image, to);
+        return;
+    }
     placing at = place_image(g, &g->left, t->group, u->image + image);
     at.image += first;
     at.scale = g->stride;
-    bf16 *to = (bf16 *)(void *)(t->left + image * left_bytes(g, g->band));
     for (size_t py = 0; py < g->row_phases; py++)
         for (size_t px = 0; px < g->column_phases; px++) {
-            size_t row = g->unfolded ? py * g->slice + px * count
-                                     : (py * g->column_phases + px) * g->slice;
             at.shift[0] = (ptrdiff_t)(u->row * g->stride + py) - (ptrdiff_t)g->pad[0];
             at.shift[1] = (ptrdiff_t)px - (ptrdiff_t)g->pad[1];
-            copy_turned(&at, count, g->plane, to + row * g->plane);
+            copy_turned(&at, least(g->left.channels - first, g->slice), g->plane,
+                        to + (py * g->column_phases + px) * g->slice * g->plane);
         }
 }
 
@@ -625,6 +680,7 @@ void PER_ISA(gradient_run_)(const amx_conv *c, const bf16 *in, const bf16 *out_d
         task t = {.g = &g, .weights_diff = weights_diff, .stream = stream};
         t.left = copies + (size_t)omp_get_thread_num() * thread_bytes(&g);
         t.right = t.left + g.together * left_bytes(&g, g.band);
+        t.padded = (bf16 *)(void *)(t.right + g.together * right_bytes(&g, g.band));
         memset(t.left, 0, thread_bytes(&g)); /* what no copy writes is read, too */
         tiles_begin();
 #pragma omp for schedule(static)

@@ -17,7 +17,7 @@ enum {
     PANEL_BYTES = 768 << 10,  /* of packed weights that stay in a core's own cache */
     STREAM_BYTES = 8 << 20,   /* of results that the caches do not keep */
     SLACK = 64,               /* zeros that may be read behind an image */
-    AHEAD = 8 << 10,          /* bytes to prefetch, as the hardware stops at pages */
+    AHEAD = 16 << 10,         /* bytes to prefetch, as the hardware stops at pages */
     AHEAD_NUMBERS = 256,      /* of weights to prefetch in each row */
     MOST_RUNS = 1024,
     PART_STEPS = 10, /* steps of a part of the channels, at most */
@@ -543,8 +543,11 @@ static const char *rows_at(const item *t, size_t pixel) {
     const size_t row = s->channels * sizeof(bf16);
     const size_t rows = s->batch * s->in[0] * s->in[1] - pixel;
     const char *from = (const char *)t->source + pixel * row;
-    if (rows >= BLOCK_ROWS)
+    if (rows >= BLOCK_ROWS) {
+        for (size_t at = 0; at < BLOCK_ROWS * row; at += TILE_ROW_BYTES)
+            __builtin_prefetch(from + AHEAD + at, 0, 2);
         return from;
+    }
     memcpy(t->copies, from, rows * row);
     memset(t->copies + rows * row, 0, (BLOCK_ROWS - rows) * row);
     return t->copies;
