@@ -184,6 +184,36 @@ const dlc_layout *layout_like(context *net, const dlc_layout *from,
                              : layout_any(net, shape, from->dtype);
 }
 
+/* Steps as of a dense tensor whose images or channels come in blocks? */
+static int dense_in_blocks(const md_shape *shape) {
+    int64_t expect = shape->inner_size;
+    for (int d = shape->rank - 1; d >= 0; d--) {
+        int64_t count = shape->dims[d];
+        if (d == shape->inner_dim)
+            count = (count + shape->inner_size - 1) / shape->inner_size;
+        if (count != 1 && shape->strides[d] != expect)
+            return 0;
+        expect *= count;
+    }
+    return 1;
+}
+
+int layout_pixels(const dlc_layout *layout, const dlc_shape *shape,
+                  layout_pixel_view *view) {
+    md_shape look = {0};
+    if (shape->rank != 4 || !md_look(layout->md, &look))
+        return 0;
+    size_t images = (size_t)shape->dims[0], channels = (size_t)shape->dims[1];
+    size_t block = (size_t)layout->block, side = layout->batch_block;
+    view->points = (size_t)(shape->dims[2] * shape->dims[3]);
+    view->images = side ? images / side : images;
+    view->blocks = side ? channels : block ? (channels + block - 1) / block : 1;
+    view->lanes = side ? side : block ? block : channels;
+    if (!side && !block)
+        return layout->last;
+    return (!side || images % side == 0) && dense_in_blocks(&look);
+}
+
 const dlc_layout *layout_of(context *net, const dlc_tensor *tensor) {
     return tensor->layout ? tensor->layout
                           : layout_plain(net, &tensor->shape, tensor->dtype);

@@ -68,6 +68,14 @@ const dlc_layout *layout_batch_blocked(context *net, const dlc_shape *shape,
  * the same memory; *as is its shape. Other layouts are returned unchanged. */
 const dlc_layout *layout_by_channel(context *net, const dlc_layout *layout,
                                     const dlc_shape *shape, dlc_shape *as);
+/* The memory of an image as [images][blocks][points][lanes]: the elements of a pixel
+ * that are adjacent are all channels, or a block of channels or of images. Returns 0
+ * for other layouts. */
+typedef struct layout_pixel_view {
+    size_t images, blocks, points, lanes;
+} layout_pixel_view;
+int layout_pixels(const dlc_layout *layout, const dlc_shape *shape,
+                  layout_pixel_view *view);
 /* Of a tensor that is arranged as another one, or else oneDNN's choice. */
 const dlc_layout *layout_like(context *net, const dlc_layout *from,
                               const dlc_shape *shape);
