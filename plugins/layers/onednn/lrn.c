@@ -1,13 +1,22 @@
 /* lrn: local response normalisation, x / (k + alpha / n * sum x^2)^beta, the sum over
  * neighbouring channels or over the neighbourhood in the image (n: how many there
- * are), as Caffe defines it. */
+ * are), as Caffe defines it. Our own kernels compute the usual exponent 3/4 across
+ * channels, oneDNN the rest. */
+#include <stdio.h>
 #include <string.h>
 
+#include "isa.h"
+#include "lrn_kernels.h"
 #include "op_layer.h"
+
+enum { STREAM_BYTES = 8 << 20 /* more than the caches keep until it is read */ };
 
 typedef struct lrn {
     op_layer ops;
     pd_lrn how;
+    const lrn_kernels *kernels; /* NULL: oneDNN's */
+    size_t images;
+    lrn_plan plan;
 } lrn;
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **out) {
@@ -53,18 +62,102 @@ static dnnl_status_t backward_pd(const dlc_layer *layer, const pd_env *env,
 
 static const op_layer_kind kind = {forward_pd, backward_pd};
 
+/* ---- Our own kernels ------------------------------------------------------------ */
+
+static const lrn_kernels *kernels_here(void) {
+    static const lrn_kernels *const all[] = {
+        [ISA_BASE] = &lrn_base,
+#ifdef __x86_64__
+        [ISA_AVX2] = &lrn_avx2,
+        [ISA_AVX512] = &lrn_avx512,
+#endif
+    };
+    return all[isa_here()];
+}
+
+/* Their powers are of positive numbers that are not tiny. */
+static int suits_own(const pd_lrn *how) {
+    return how->kind == dnnl_lrn_across_channels && how->size <= LRN_MOST_SIZE &&
+           how->beta == 0.75f && how->alpha >= 0 && how->k >= 1e-30f;
+}
+
+/* Returns 0 if it is left to oneDNN. */
+static int prepare_own(lrn *layer, dlc_layer_memory *memory) {
+    context *net = layer->ops.head.net;
+    const dlc_layout *layout = layout_of(net, &memory->in[0]);
+    layout_pixel_view view;
+    if (!layout || layout->plain || layout->batch_block || !suits_own(&layer->how) ||
+        !layout_pixels(layout, &memory->in[0].shape, &view) ||
+        view.blocks * view.lanes > LRN_MOST_CHANNELS)
+        return 0;
+    layout_set(&memory->in[0], layout);
+    layout_set(&memory->out[0], layout);
+    layer->kernels = kernels_here();
+    layer->images = view.images;
+    layer->plan = (lrn_plan){
+        .bf16 = layout->dtype == DLC_BF16,
+        .stream = layout->bytes >= STREAM_BYTES &&
+                  view.lanes % layer->kernels->lanes == 0,
+        .blocks = view.blocks,
+        .lanes = view.lanes,
+        .points = view.points,
+        .reach = (size_t)layer->how.size / 2,
+        .k = layer->how.k,
+        .factor = layer->how.alpha / (float)layer->how.size,
+    };
+    return 1;
+}
+
+/* Backward if there is an out_diff. */
+static dlc_status run_own(const lrn *layer, const void *in, const void *out_diff,
+                          void *to) {
+    const lrn_plan *plan = &layer->plan;
+    size_t pieces = (plan->points + LRN_PIECE - 1) / LRN_PIECE;
+#pragma omp parallel for schedule(static) if (layer->images * pieces > 1)
+    for (size_t i = 0; i < layer->images * pieces; i++) {
+        size_t first = i % pieces * LRN_PIECE, left = plan->points - first;
+        size_t at = (i / pieces * plan->blocks * plan->points + first) * plan->lanes;
+        size_t points = left < LRN_PIECE ? left : LRN_PIECE;
+        if (out_diff)
+            layer->kernels->backward(plan, at, points, in, out_diff, to);
+        else
+            layer->kernels->forward(plan, at, points, in, to);
+    }
+    return DLC_OK;
+}
+
+/* ---- The layer ------------------------------------------------------------------ */
+
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     memory->reads_in = layer->phase == DLC_PHASE_TRAIN;
-    return op_layer_prepare(layer, &kind, memory);
+    return prepare_own((lrn *)layer, memory) ? DLC_OK
+                                             : op_layer_prepare(layer, &kind, memory);
+}
+
+static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
+    const lrn *l = (const lrn *)layer;
+    return l->kernels ? run_own(l, run->in[0], NULL, run->out[0])
+                      : op_layer_forward(layer, run);
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
+    lrn *l = (lrn *)layer;
     if (!run->in_diff[0])
         return DLC_OK;
+    if (l->kernels)
+        return run_own(l, run->in[0], run->out_diff[0], run->in_diff[0]);
     return OP_RUN(
-        &((lrn *)layer)->ops.backward, {DNNL_ARG_SRC, run->in[0]},
+        &l->ops.backward, {DNNL_ARG_SRC, run->in[0]},
         {DNNL_ARG_DIFF_DST, run->out_diff[0]}, {DNNL_ARG_DIFF_SRC, run->in_diff[0]},
         {DNNL_ARG_WORKSPACE, run->workspace}, {DNNL_ARG_SCRATCHPAD, run->scratch});
+}
+
+static void describe(dlc_layer *layer, char *text, size_t bytes) {
+    const lrn *l = (const lrn *)layer;
+    if (l->kernels)
+        (void)snprintf(text, bytes, "own:%s", l->kernels->name);
+    else
+        op_layer_describe(layer, text, bytes);
 }
 
 const dlc_layer_ops lrn_ops = {
@@ -74,7 +167,7 @@ const dlc_layer_ops lrn_ops = {
     .destroy = op_layer_destroy,
     .infer = infer_image,
     .prepare = prepare,
-    .forward = op_layer_forward,
+    .forward = forward,
     .backward = backward,
-    .describe = op_layer_describe,
+    .describe = describe,
 };
