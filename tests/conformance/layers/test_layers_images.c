@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "target.h"
 
 static const struct {
     const char *settings;
@@ -24,6 +25,15 @@ static const struct {
     {"global=yes", {4, {2, 17, 5, 3}}},
     {"global=yes", {4, {1, 3, 1, 1}}},
     {"kernel_size=5 stride=4 pad=4", {4, {1, 2, 6, 6}}},
+    /* Several vectors of channels, and a part of one. */
+    {"kernel_size=2 stride=2", {4, {1, 151, 4, 5}}},
+    {"kernel_size=3 stride=1 pad=1 round=floor", {4, {1, 85, 4, 5}}},
+    {"kernel_size=3 stride=2", {4, {1, 104, 6, 5}}},
+    {"kernel_size=3 stride=2 pad=2", {4, {2, 40, 5, 4}}},
+    {"kernel_h=5 kernel_w=2 stride_h=2 stride_w=1 pad_h=3", {4, {1, 72, 6, 4}}},
+    {"kernel_size=15 stride=8 pad=3", {4, {1, 17, 18, 12}}}, /* 225 taps */
+    {"kernel_size=16 stride=8 pad=3", {4, {1, 17, 18, 12}}}, /* 256 */
+    {"kernel_size=17 stride=8 pad=3", {4, {1, 3, 18, 12}}},
 };
 
 START_TEST(pool_max) {
@@ -42,6 +52,174 @@ START_TEST(pool_average) {
             .type = "pooling", .settings = settings, .in = {pools[_i].in}};
         check_all_ways(&spec, 1e-5);
         dlc_free(settings);
+    }
+}
+END_TEST
+
+static const char *const methods[] = {"max", "average", "average average_over=image"};
+
+/* A vector holds the same element of several images. */
+START_TEST(pool_batch_blocked) {
+    if (!target_layers_are("onednn"))
+        return;
+    for (int i = 0; i < COUNT(methods); i++) {
+        char *settings = dlc_format("%s method=%s", pools[_i].settings, methods[i]);
+        layer_spec spec = {.type = "pooling",
+                           .settings = settings,
+                           .in = {pools[_i].in},
+                           .layout = "batch_blocked"};
+        spec.in[0].dims[0] = 16;
+        if (spec.in[0].dims[1] > 5)
+            spec.in[0].dims[1] = 3;
+        check_layer(&spec, 1e-5);
+        spec.phase = DLC_PHASE_TEST;
+        check_layer(&spec, 1e-5);
+        dlc_free(settings);
+    }
+}
+END_TEST
+
+/* Layouts and types with channels side by side. */
+static const struct {
+    const char *layout;
+    dlc_dtype floats;
+} sides[] = {{"last", DLC_F32}, {"blocked", DLC_F32}, {"last", DLC_BF16}};
+
+/* Opens a layer whose 41 channels are `value` in every pixel; 0 if there is no such
+ * type or layout. */
+static int open_equal(fixture *r, const char *settings, int side, float value) {
+    const layer_spec spec = {.type = "pooling",
+                             .settings = settings,
+                             .in = {SHAPE(1, 41, 5, 6)},
+                             .layout = sides[side].layout,
+                             .floats = sides[side].floats};
+    if (spec.floats == DLC_BF16 && !fixture_has(DLC_BF16))
+        return 0;
+    ck_assert_int_eq(fixture_open(r, &spec), DLC_OK);
+    if (!r->in[0].layout) { /* the instruction set has no such layout */
+        fixture_close(r);
+        return 0;
+    }
+    for (int64_t i = 0; i < fixture_in_count(r, 0); i++)
+        r->in_data[0][i] = value;
+    for (int64_t i = 0; i < fixture_out_count(r); i++)
+        r->out_diff[i] = 1;
+    return 1;
+}
+
+/* Of equal numbers the first in the image wins, zeros of either sign and infinities
+ * included. */
+START_TEST(pool_first_of_equal) {
+    static const float values[] = {2, -3, 0, -INFINITY, INFINITY};
+    static const struct {
+        const char *settings;
+        float first[6]; /* gradients of the first row */
+    } rows[] = {{"kernel_size=2 stride=2", {1, 0, 1, 0, 1, 0}},
+                {"kernel_size=3 stride=1 pad=1", {4, 2, 2, 2, 2, 0}},
+                {"kernel_size=3 stride=3 pad=1", {1, 0, 1, 0, 0, 1}}};
+    for (int i = 0; i < COUNT(rows) * COUNT(values) * COUNT(sides); i++) {
+        fixture r;
+        int row = i % COUNT(rows), side = i / COUNT(rows) % COUNT(sides);
+        float value = values[i / COUNT(rows) / COUNT(sides)];
+        if (!open_equal(&r, rows[row].settings, side, value))
+            continue;
+        for (int64_t k = 0; value == 0 && k < fixture_in_count(&r, 0); k++)
+            r.in_data[0][k] = k % 2 ? 0.0f : -0.0f;
+        ck_assert_int_eq(fixture_forward(&r), DLC_OK);
+        ck_assert_int_eq(fixture_backward(&r), DLC_OK);
+        for (int64_t k = 0; k < fixture_out_count(&r); k++)
+            if (r.out_data[k] != value)
+                ck_abort_msg("output %lld is %g", (long long)k, (double)r.out_data[k]);
+        for (int64_t k = 0; k < 6 * 41; k++) {
+            float got = r.in_diff[0][k / 6 * 30 + k % 6];
+            if (got != rows[row].first[k % 6])
+                ck_abort_msg("%s, %s: gradient %lld of channel %lld is %g",
+                             rows[row].settings, sides[side].layout, (long long)k % 6,
+                             (long long)k / 6, (double)got);
+        }
+        fixture_close(&r);
+    }
+}
+END_TEST
+
+/* NaN of either sign is the maximum, wherever in the window it is. */
+START_TEST(pool_nan) {
+    static const char *const settings[] = {
+        "kernel_size=2 stride=2", "kernel_size=3 stride=2", "kernel_size=4 stride=4"};
+    for (int i = 0; i < COUNT(settings) * COUNT(sides) * 4; i++) {
+        fixture r;
+        int side = i / COUNT(settings) % COUNT(sides), place = i % 4;
+        if (!open_equal(&r, settings[i % COUNT(settings)], side, 1))
+            continue;
+        int64_t windows = fixture_out_count(&r) / 41;
+        for (int64_t c = 0; c < 41; c += 3) /* in the first window alone */
+            r.in_data[0][c * 30 + place / 2 * 6 + place % 2] = c % 2 ? NAN : -NAN;
+        ck_assert_int_eq(fixture_forward(&r), DLC_OK);
+        for (int64_t k = 0; k < fixture_out_count(&r); k++) {
+            int wanted = k % windows == 0 && k / windows % 3 == 0;
+            if (isnan(r.out_data[k]) ? !wanted : wanted || r.out_data[k] != 1)
+                ck_abort_msg("%s: output %lld is %g", settings[i % COUNT(settings)],
+                             (long long)k, (double)r.out_data[k]);
+        }
+        fixture_close(&r);
+    }
+}
+END_TEST
+
+static const struct {
+    const char *type, *settings;
+} windowed[] = {{"pooling", "kernel_size=3 stride=2"},
+                {"pooling", "kernel_size=2 stride=2"},
+                {"pooling", "kernel_size=3 pad=1"},
+                {"pooling", "kernel_size=3 stride=2 pad=1 method=average"},
+                {"lrn", "alpha=0.5"}};
+
+/* Bitwise the same. */
+START_TEST(any_number_of_threads) {
+    static const int32_t threads[] = {1, 2, 3, 7};
+    for (int side = 0; side < COUNT(sides); side++) {
+        fixture r[COUNT(threads)];
+        layer_spec spec = {.type = windowed[_i].type,
+                           .settings = windowed[_i].settings,
+                           .in = {SHAPE(3, 40, 27, 22)},
+                           .layout = sides[side].layout,
+                           .floats = sides[side].floats};
+        if (spec.floats == DLC_BF16 && !fixture_has(DLC_BF16))
+            continue;
+        for (int k = 0; k < COUNT(threads); k++) {
+            spec.threads = threads[k];
+            run_fixture(&r[k], &spec);
+            check_same_results(&r[0], &r[k]);
+        }
+        for (int k = 0; k < COUNT(threads); k++)
+            fixture_close(&r[k]);
+    }
+}
+END_TEST
+
+/* Tensors that exceed the caches are written with streaming stores. */
+START_TEST(streaming_stores) {
+    for (int side = 0; side < COUNT(sides); side++) {
+        fixture large, plain;
+        layer_spec spec = {.type = windowed[_i].type,
+                           .settings = windowed[_i].settings,
+                           .in = {SHAPE(18, 64, 62, 63)},
+                           .layout = sides[side].layout,
+                           .floats = sides[side].floats};
+        if (spec.floats == DLC_BF16 && !fixture_has(DLC_BF16))
+            continue;
+        run_fixture(&large, &spec);
+        spec.layout = NULL; /* by other code */
+        run_fixture(&plain, &spec);
+        double most = spec.floats == DLC_BF16 ? 1.0 / 32 : 2e-5;
+        ck_assert_double_le(largest_difference(large.out_data, plain.out_data,
+                                               fixture_out_count(&large)),
+                            most);
+        ck_assert_double_le(largest_difference(large.in_diff[0], plain.in_diff[0],
+                                               fixture_in_count(&large, 0)),
+                            most);
+        fixture_close(&large);
+        fixture_close(&plain);
     }
 }
 END_TEST
@@ -103,6 +281,13 @@ static const struct {
     {"local_size=7 alpha=1", {4, {1, 3, 5, 2}}}, /* more than there are */
     {"alpha=0.3", {4, {1, 1, 1, 1}}},
     {"alpha=0.3", {4, {2, 96, 3, 3}}},
+    {"alpha=2 k=0.5", {4, {1, 85, 3, 4}}},
+    {"local_size=3 alpha=1 k=2", {4, {2, 40, 2, 5}}},
+    {"local_size=9 alpha=3", {4, {1, 24, 5, 7}}},
+    {"local_size=33 alpha=3", {4, {1, 72, 3, 2}}},
+    {"local_size=35 alpha=3", {4, {1, 40, 2, 2}}},
+    {"alpha=1 beta=0.75 k=1", {4, {1, 20, 17, 9}}},
+    {"alpha=1", {4, {1, 2051, 1, 2}}},
 };
 
 START_TEST(lrn) {
@@ -219,15 +404,20 @@ START_TEST(sixteen_bits) {
         const char *type, *settings;
     } cases[] = {
         {"pooling", "kernel_size=3 stride=2 pad=1"},
+        {"pooling", "kernel_size=3 stride=1 pad=1"},
+        {"pooling", "kernel_size=2 stride=2"},
+        {"pooling", "method=average kernel_size=3 stride=2 pad=1"},
         {"pooling", "method=average kernel_size=3 stride=2"},
         {"pooling", "method=average global=yes"},
         {"lrn", "alpha=0.5"},
+        {"lrn", "local_size=3 alpha=1 k=2"},
         {"lrn", "norm_region=within_channel local_size=3"},
         {"scale", "bias=yes"},
         {"upsample", "method=bilinear"},
         {"upsample", "factor=3"},
     };
-    static const dlc_shape shapes[] = {{4, {2, 16, 6, 5}}, {4, {3, 5, 4, 7}}};
+    static const dlc_shape shapes[] = {
+        {4, {2, 16, 6, 5}}, {4, {3, 5, 4, 7}}, {4, {1, 151, 5, 4}}, {4, {1, 72, 4, 3}}};
     if (!fixture_has(types[_i].type))
         return;
     for (int i = 0; i < COUNT(cases); i++)
@@ -274,6 +464,11 @@ int main(void) {
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, pool_max, 0, COUNT(pools));
     tcase_add_loop_test(tests, pool_average, 0, COUNT(pools));
+    tcase_add_loop_test(tests, pool_batch_blocked, 0, COUNT(pools));
+    tcase_add_test(tests, pool_first_of_equal);
+    tcase_add_test(tests, pool_nan);
+    tcase_add_loop_test(tests, any_number_of_threads, 0, COUNT(windowed));
+    tcase_add_loop_test(tests, streaming_stores, 0, COUNT(windowed));
     tcase_add_test(tests, pool_shapes);
     tcase_add_loop_test(tests, upsample, 0, COUNT(small));
     tcase_add_loop_test(tests, lrn, 0, COUNT(lrns));
