@@ -20,12 +20,12 @@
 
 enum {
     UNIT_BYTES = 1 << 20,         /* of both factors in a core's own cache */
-    SUMS_BYTES = 640 << 10,       /* of sums that are worked on together */
-    CHUNK_STEPS = 12,             /* whose left factor stays in the first cache */
+    SUMS_BYTES = 320 << 10,       /* of sums that are worked on together */
+    CHUNK_STEPS = 8,             /* whose left factor stays in the first cache */
     PART_BYTES = 16 << 20,        /* of the sums of all parts */
     PART_WORK = 8 << 20,          /* multiply-adds */
     TASKS = 32,                   /* to share, where parts may be made */
-    SLICE = 128,                  /* rows of the left factor of a task */
+    SLICE = 256,                  /* rows of the left factor of a task */
     MOST_TOGETHER = 32,           /* images of a unit */
     FEW_CHANNELS = TILE_ROWS - 1, /* rows of tiles are shared by places of the window */
     STREAM_BYTES = 8 << 20,
@@ -123,7 +123,7 @@ static void make_matrix(gradient *g) {
 
 static void cut_batch(gradient *g) {
     g->band = g->out[0];
-    while (g->band > 1 && unit_bytes(g, g->band) > UNIT_BYTES)
+    while (steps_for(g, g->band) > 1 && g->band > 1 && unit_bytes(g, g->band) > UNIT_BYTES)
         g->band = ceiling(g->band, 2);
     g->bands = ceiling(g->out[0], g->band);
     g->band = ceiling(g->out[0], g->bands);
@@ -570,7 +570,7 @@ static void multiply_unit(const task *t, const unit *u, int first, int last) {
     const size_t panels = most(
         1, least(g->panels, SUMS_BYTES / (g->places * blocks * sizeof(block_sums))));
     const size_t images = g->steps >= CHUNK_STEPS ? 1 : CHUNK_STEPS / g->steps;
-    const size_t steps = least(g->steps, CHUNK_STEPS);
+    const size_t steps = ceiling(g->steps, ceiling(g->steps, CHUNK_STEPS));
     for (size_t panel = 0; panel < g->panels; panel += panels)
         for (size_t image = 0; image < u->images; image += images)
             for (size_t step = 0; step < g->steps; step += steps) {
