@@ -3,18 +3,10 @@
 #ifndef ONEDNN_AMX_BLOCKS_H
 #define ONEDNN_AMX_BLOCKS_H
 
-#include "amx.h"
 #include "amx_tiles.h"
 #include "vectors.h"
 
 _Static_assert(LANES == TILE_COLS, "a vector is a row of sums");
-
-enum { BLOCK_ROWS = 2 * TILE_ROWS, BLOCK_COLS = 2 * TILE_COLS };
-
-/* The sums of a block, row by row. */
-typedef struct block_sums {
-    _Alignas(64) float at[BLOCK_ROWS][BLOCK_COLS];
-} block_sums;
 
 /* Where a block's factors are. The sum goes over `runs`, and in each of them over
  * `steps` of 32 numbers. Distances are in bytes; the right factor's tiles are packed.

@@ -11,348 +11,16 @@
  * The sum is cut into *parts* of the batch, and a part into *units*, bands of rows of
  * some images, by the shape alone. Parts are added in order.
  */
-#include "per_isa.h"
-
-#include "amx_blocks.h"
-#include "amx_gradient.h"
+#include "amx_copies.h"
+#include "amx_products.h"
 
 #include <omp.h>
 
 enum {
-    UNIT_BYTES = 1 << 20,         /* of both factors in a core's own cache */
-    SUMS_BYTES = 320 << 10,       /* of sums that are worked on together */
-    CHUNK_STEPS = 8,             /* whose left factor stays in the first cache */
-    PART_BYTES = 16 << 20,        /* of the sums of all parts */
-    PART_WORK = 8 << 20,          /* multiply-adds */
-    TASKS = 32,                   /* to share, where parts may be made */
-    SLICE = 256,                  /* rows of the left factor of a task */
-    MOST_TOGETHER = 32,           /* images of a unit */
-    FEW_CHANNELS = TILE_ROWS - 1, /* rows of tiles are shared by places of the window */
-    STREAM_BYTES = 8 << 20,
-    BIAS_CHUNKS = 64,
-    PADDED_SLACK = 64, /* bytes that may be read behind a padded image */
+    SUMS_BYTES = 320 << 10, /* of sums that are worked on together */
+    CHUNK_STEPS = 8,        /* whose left factor stays in the first cache */
+    STREAM_BYTES = 8 << 20, /* of weights that the caches do not keep */
 };
-
-/* One of the two factors, in memory. */
-typedef struct factor {
-    const bf16 *at;
-    size_t side[2];       /* of the image */
-    size_t all, channels; /* of the image, and of a group */
-} factor;
-
-typedef struct gradient {
-    size_t threads, group, batch;
-    size_t kernel[2], stride, pad[2], out[2];
-    factor left, right;
-    int swapped;  /* the gradient of the output is the left factor */
-    int unfolded; /* rows of the left factor are columns of the window, and channels */
-
-    size_t across; /* positions of a padded row */
-    size_t row_phases, column_phases;
-    size_t rows;          /* of the left factor: numbers of a group */
-    size_t slice, slices; /* rows of a task */
-    size_t places;        /* shifts: places of the window, or its rows */
-    size_t band, bands;   /* rows of results of a unit */
-    size_t plane_rows;    /* of a band, in each phase */
-    size_t plane;         /* positions between rows of the left factor */
-    size_t steps;         /* of 32 positions, for an image of a unit */
-    size_t together;      /* images of a unit */
-    size_t sets;          /* units = sets of images x bands */
-    size_t parts;
-    size_t panels; /* of BLOCK_COLS numbers of the right factor */
-} gradient;
-
-static inline size_t ceiling(size_t a, size_t b) {
-    return (a + b - 1) / b;
-}
-
-static inline size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-static inline size_t most(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
-/* ---- How the work is cut --------------------------------------------------------- */
-
-static size_t rows_for(const gradient *g, size_t band) {
-    return band + (g->kernel[0] - 1) / g->stride;
-}
-
-static size_t steps_for(const gradient *g, size_t band) {
-    return ceiling(band * g->across, TILE_DEPTH);
-}
-
-/* Rows of tiles begin in different sets of the cache: their distance is an odd number
- * of lines. */
-static size_t plane_for(const gradient *g, size_t band) {
-    size_t shift = g->unfolded ? 0 : (g->kernel[1] - 1) / g->stride;
-    size_t positions = steps_for(g, band) * TILE_DEPTH +
-                       (g->kernel[0] - 1) / g->stride * g->across + shift;
-    return (ceiling(positions, TILE_DEPTH) | 1) * TILE_DEPTH;
-}
-
-static size_t planes_of(const gradient *g) {
-    return g->row_phases * g->column_phases;
-}
-
-static size_t left_bytes(const gradient *g, size_t band) {
-    return planes_of(g) * g->slice * plane_for(g, band) * sizeof(bf16);
-}
-
-static size_t right_bytes(const gradient *g, size_t band) {
-    return steps_for(g, band) * 2 * g->panels * TILE_BYTES;
-}
-
-static size_t unit_bytes(const gradient *g, size_t band) {
-    return left_bytes(g, band) + right_bytes(g, band);
-}
-
-/* A matrix of pixels and channels is one image of one column. */
-static void make_matrix(gradient *g) {
-    size_t pixels = g->batch * g->out[0] * g->out[1];
-    const factor left = g->left;
-    g->left = g->right;
-    g->right = left;
-    g->swapped = 1;
-    g->batch = 1;
-    g->out[0] = g->left.side[0] = g->right.side[0] = pixels;
-    g->out[1] = g->left.side[1] = g->right.side[1] = 1;
-}
-
-static void cut_batch(gradient *g) {
-    g->band = g->out[0];
-    while (steps_for(g, g->band) > 1 && g->band > 1 && unit_bytes(g, g->band) > UNIT_BYTES)
-        g->band = ceiling(g->band, 2);
-    g->bands = ceiling(g->out[0], g->band);
-    g->band = ceiling(g->out[0], g->bands);
-    g->together = 1;
-    if (g->bands == 1)
-        g->together = most(1, least(least(g->batch, MOST_TOGETHER),
-                                    UNIT_BYTES / unit_bytes(g, g->band)));
-    g->sets = ceiling(g->batch, g->together);
-    g->together = ceiling(g->batch, g->sets);
-    g->plane_rows = rows_for(g, g->band);
-    g->plane = plane_for(g, g->band);
-    g->steps = steps_for(g, g->band);
-}
-
-static size_t sums_bytes(const gradient *g) {
-    size_t blocks = ceiling(g->slice, BLOCK_ROWS) * g->slices * g->places * g->panels;
-    return g->group * blocks * sizeof(block_sums);
-}
-
-/* Parts are worth their sums where there is work to share, and while sums are small. */
-static size_t parts_of(const gradient *g) {
-    const size_t work = g->batch * g->out[0] * g->out[1] * g->group * g->rows *
-                        g->places * g->right.channels;
-    size_t parts = least(ceiling(TASKS, g->group * g->slices), work / PART_WORK);
-    return most(1, least(parts, least(g->sets * g->bands, PART_BYTES / sums_bytes(g))));
-}
-
-static gradient plan(const amx_conv *c) {
-    gradient g = {.threads = c->threads,
-                  .group = c->group,
-                  .batch = c->batch,
-                  .stride = c->stride};
-    g.left = (factor){.all = c->in_channels, .channels = c->in_channels / c->group};
-    g.right = (factor){.all = c->out_channels, .channels = c->out_channels / c->group};
-    for (int d = 0; d < 2; d++) {
-        g.kernel[d] = c->kernel[d];
-        g.pad[d] = c->pad[d];
-        g.out[d] = g.right.side[d] = c->out[d];
-        g.left.side[d] = c->in[d];
-    }
-    if (c->kernel[0] * c->kernel[1] * c->stride == 1 && !c->pad[0] && !c->pad[1])
-        make_matrix(&g);
-    g.unfolded = !g.swapped && g.group == 1 && g.left.channels <= FEW_CHANNELS;
-    g.row_phases = least(g.stride, g.kernel[0]);
-    g.column_phases = g.unfolded ? 1 : least(g.stride, g.kernel[1]);
-    g.across = g.out[1] + (g.unfolded ? 0 : (g.kernel[1] - 1) / g.stride);
-    g.rows = g.unfolded ? g.kernel[1] * g.left.channels : g.left.channels;
-    g.slices = g.unfolded ? 1 : ceiling(g.rows, SLICE);
-    g.slice = ceiling(ceiling(g.rows, g.slices), BLOCK_ROWS) * BLOCK_ROWS;
-    g.slices = ceiling(g.rows, g.slice);
-    g.places = g.kernel[0] * (g.unfolded ? 1 : g.kernel[1]);
-    g.panels = ceiling(g.right.channels, BLOCK_COLS);
-    cut_batch(&g);
-    g.parts = parts_of(&g);
-    return g;
-}
-
-/* Of a band of an image with few channels. */
-static size_t padded_width(const gradient *g) {
-    return (g->out[1] - 1) * g->stride + g->kernel[1];
-}
-
-static size_t padded_rows(const gradient *g) {
-    return (g->band - 1) * g->stride + g->kernel[0];
-}
-
-static size_t padded_bytes(const gradient *g) {
-    size_t pixels = g->unfolded ? padded_rows(g) * padded_width(g) : 0;
-    return ceiling(pixels * g->left.channels * sizeof(bf16) + PADDED_SLACK, 64) * 64;
-}
-
-static size_t thread_bytes(const gradient *g) {
-    return g->together * unit_bytes(g, g->band) + padded_bytes(g);
-}
-
-static size_t bias_bytes(const amx_conv *c) {
-    return BIAS_CHUNKS * ceiling(c->out_channels, LANES) * LANES * sizeof(float);
-}
-
-size_t PER_ISA(gradient_space_)(const amx_conv *c) {
-    const gradient g = plan(c);
-    return g.parts * sums_bytes(&g) + g.threads * thread_bytes(&g) + bias_bytes(c);
-}
-
-/* ---- Copies of the factors ------------------------------------------------------- */
-
-/* Places of a factor's pixels: position (i, j) is pixel (scale * i + shift[0],
- * scale * j + shift[1]), and zero outside of rows and columns [0, end). */
-typedef struct placing {
-    const bf16 *image; /* a group's first channel */
-    size_t across, scale, end[2];
-    ptrdiff_t shift[2];
-    size_t row, pixel; /* between rows and pixels of the image, in numbers */
-} placing;
-
-/* Finds the pixels of 32 positions; NULL: zero. */
-static void find_pixels(const placing *at, size_t position,
-                        const bf16 *pixels[TILE_DEPTH]) {
-    size_t i = position / at->across, j = position % at->across;
-    for (size_t p = 0; p < TILE_DEPTH; p++) {
-        ptrdiff_t y = (ptrdiff_t)(at->scale * i) + at->shift[0];
-        ptrdiff_t x = (ptrdiff_t)(at->scale * j) + at->shift[1];
-        int inside = y >= 0 && x >= 0 && y < (ptrdiff_t)at->end[0] &&
-                     x < (ptrdiff_t)at->end[1];
-        pixels[p] = inside ? at->image + (size_t)y * at->row + (size_t)x * at->pixel
-                           : NULL;
-        if (++j == at->across) {
-            j = 0;
-            i++;
-        }
-    }
-}
-
-/* Begins to load the pixels of the next positions, which follow these. */
-static inline void prefetch_pixels(const placing *at, size_t count,
-                                   const bf16 *const pixels[TILE_DEPTH]) {
-    for (size_t p = 0; p < TILE_DEPTH; p++)
-        for (size_t c = 0; pixels[p] && c < count; c += TILE_ROW_BYTES / sizeof(bf16))
-            __builtin_prefetch(pixels[p] + TILE_DEPTH * at->scale * at->pixel + c, 0,
-                               2);
-}
-
-#ifdef __AVX512BW__
-
-/* Eight channels of the pixels p, p + 8, p + 16 and p + 24. */
-ALWAYS __m512i four_pixels(const bf16 *const *pixels, size_t p, size_t channel) {
-    __m512i four = _mm512_setzero_si512();
-    for (size_t i = 0; i < 4; i++)
-        if (pixels[p + 8 * i])
-            four = _mm512_mask_broadcast_i32x4(
-                four, (__mmask16)(0xf << 4 * i),
-                _mm_loadu_si128((const void *)(pixels[p + 8 * i] + channel)));
-    return four;
-}
-
-/* Transposes eight channels of 32 pixels: in each quarter of a vector, 8 x 8 numbers.
- */
-ALWAYS void turn_eight(const bf16 *const pixels[TILE_DEPTH], size_t channel,
-                       size_t plane, bf16 *to) {
-    __m512i a[8], b[8];
-    for (size_t p = 0; p < 8; p++)
-        a[p] = four_pixels(pixels, p, channel);
-    for (size_t p = 0; p < 4; p++) {
-        b[2 * p] = _mm512_unpacklo_epi16(a[2 * p], a[2 * p + 1]);
-        b[2 * p + 1] = _mm512_unpackhi_epi16(a[2 * p], a[2 * p + 1]);
-    }
-    for (size_t p = 0; p < 8; p += 4)
-        for (size_t i = 0; i < 2; i++) {
-            a[p + 2 * i] = _mm512_unpacklo_epi32(b[p + i], b[p + 2 + i]);
-            a[p + 2 * i + 1] = _mm512_unpackhi_epi32(b[p + i], b[p + 2 + i]);
-        }
-    for (size_t i = 0; i < 4; i++) {
-        __m512i even = _mm512_unpacklo_epi64(a[i], a[i + 4]);
-        __m512i odd = _mm512_unpackhi_epi64(a[i], a[i + 4]);
-        _mm512_storeu_si512(to + 2 * i * plane, even);
-        _mm512_storeu_si512(to + (2 * i + 1) * plane, odd);
-    }
-}
-
-enum { EIGHT = 8 };
-#else
-enum { EIGHT = 1 };
-
-static inline void turn_eight(const bf16 *const pixels[TILE_DEPTH], size_t channel,
-                              size_t plane, bf16 *to) {
-    (void)plane;
-    for (size_t p = 0; p < TILE_DEPTH; p++)
-        to[p] = pixels[p] ? pixels[p][channel] : 0;
-}
-#endif
-
-/* Copies `count` channels, each to a row of `plane` positions. */
-static void copy_turned(const placing *at, size_t count, size_t plane, bf16 *to) {
-    for (size_t position = 0; position < plane;
-         position += TILE_DEPTH, to += TILE_DEPTH) {
-        const bf16 *pixels[TILE_DEPTH];
-        size_t c = 0;
-        find_pixels(at, position, pixels);
-        prefetch_pixels(at, count, pixels);
-        for (; c + EIGHT <= count; c += EIGHT)
-            turn_eight(pixels, c, plane, to + c * plane);
-        for (; c < count; c++)
-            for (size_t p = 0; p < TILE_DEPTH; p++)
-                to[c * plane + p] = pixels[p] ? pixels[p][c] : 0;
-    }
-}
-
-/* Stores up to 32 channels of two pixels in pairs, a row of a tile for each 16. */
-ALWAYS void store_pairs(const bf16 *const pixels[2], size_t channel, size_t count,
-                        char *low, char *high) {
-#ifdef __AVX512BW__
-    /* 64-bit parts of two vectors, as unpacking leaves the order of channels. */
-    const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
-    const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-    const __mmask32 all = (__mmask32)((1ull << count) - 1);
-    __m512i even = _mm512_maskz_loadu_epi16(pixels[0] ? all : 0, pixels[0] + channel);
-    __m512i odd = _mm512_maskz_loadu_epi16(pixels[1] ? all : 0, pixels[1] + channel);
-    __m512i a = _mm512_unpacklo_epi16(even, odd), b = _mm512_unpackhi_epi16(even, odd);
-    _mm512_storeu_si512(low, _mm512_permutex2var_epi64(a, first, b));
-    if (count > LANES)
-        _mm512_storeu_si512(high, _mm512_permutex2var_epi64(a, second, b));
-#else
-    for (size_t i = 0; i < 2; i++)
-        for (size_t c = 0; c < 2 * LANES; c++) {
-            bf16 number = pixels[i] && c < count ? pixels[i][channel + c] : 0;
-            char *to = c < LANES ? low : high;
-            if (c < count || c < LANES)
-                memcpy(to + (2 * (c % LANES) + i) * sizeof number, &number,
-                       sizeof number);
-        }
-#endif
-}
-
-/* Copies `count` channels as tiles of pairs: those of `steps` steps for one vector of
- * channels after the other, `apart` bytes apart. */
-static void copy_pairs(const placing *at, size_t count, size_t steps, size_t apart,
-                       char *to) {
-    for (size_t step = 0; step < steps; step++, to += TILE_BYTES) {
-        const bf16 *pixels[TILE_DEPTH];
-        find_pixels(at, step * TILE_DEPTH, pixels);
-        prefetch_pixels(at, count, pixels);
-        for (size_t c = 0; c < count; c += BLOCK_COLS) {
-            char *tile = to + c / LANES * apart;
-            const size_t some = least(count - c, BLOCK_COLS);
-            for (size_t i = 0; i < TILE_ROWS; i++, tile += TILE_ROW_BYTES)
-                store_pairs(pixels + 2 * i, c, some, tile, tile + apart);
-        }
-    }
-}
 
 /* ---- A task: a slice of the left factor, and a part of the batch ------------------
  */
@@ -395,7 +63,7 @@ static placing place_image(const gradient *g, const factor *f, size_t group,
 static placing pad_image(const task *t, const unit *u, size_t image) {
     const gradient *g = t->g;
     const placing from = place_image(g, &g->left, t->group, u->image + image);
-    const size_t width = padded_width(g), rows = padded_rows(g);
+    const size_t width = gradient_padded_width(g), rows = gradient_padded_rows(g);
     bf16 *to = t->padded;
     for (size_t i = 0; i < rows; i++, to += width * g->left.channels) {
         ptrdiff_t y = (ptrdiff_t)(u->row * g->stride + i) - (ptrdiff_t)g->pad[0];
@@ -429,7 +97,7 @@ static void copy_unfolded(const task *t, const unit *u, size_t image, bf16 *to) 
 static void copy_left(const task *t, const unit *u, size_t image) {
     const gradient *g = t->g;
     const size_t first = t->slice * g->slice;
-    bf16 *to = (bf16 *)(void *)(t->left + image * left_bytes(g, g->band));
+    bf16 *to = (bf16 *)(void *)(t->left + image * gradient_left_bytes(g));
     if (g->unfolded) {
         copy_unfolded(t, u, image, to);
         return;
@@ -545,7 +213,7 @@ static void multiply_chunk(const task *t, const unit *u, const chunk *k, size_t 
         .right_tile = tile_apart,
     };
     for (size_t i = 0; i < k->images; i++)
-        run_at[i] = (k->image + i) * left_bytes(g, g->band);
+        run_at[i] = (k->image + i) * gradient_left_bytes(g);
     for (size_t place = 0; place < g->places; place++) {
         f.left = t->left + place_at(g, place) + block * 2 * f.left_tile +
                  k->step * TILE_ROW_BYTES;
@@ -618,7 +286,8 @@ static void add_parts(const gradient *g, const block_sums *sums, size_t apart,
 
 static void add_all(const gradient *g, const block_sums *sums, int stream,
                     float *weights_diff) {
-    const size_t blocks = blocks_of_rows(g), apart = sums_bytes(g) / sizeof *sums;
+    const size_t blocks = blocks_of_rows(g),
+                 apart = gradient_sums_bytes(g) / sizeof *sums;
 #pragma omp for schedule(static)
     for (size_t n = 0; n < apart; n++) {
         size_t panel = n % g->panels, block = n / g->panels % blocks;
@@ -666,22 +335,23 @@ static void bias_gradient(const amx_conv *c, const bf16 *out_diff, float *sums,
 
 void PER_ISA(gradient_run_)(const amx_conv *c, const bf16 *in, const bf16 *out_diff,
                             float *weights_diff, float *bias_diff, void *space) {
-    gradient g = plan(c);
+    gradient g = gradient_plan(c);
     (g.swapped ? &g.right : &g.left)->at = in;
     (g.swapped ? &g.left : &g.right)->at = out_diff;
     block_sums *sums = space;
-    char *copies = (char *)space + g.parts * sums_bytes(&g);
+    char *copies = (char *)space + g.parts * gradient_sums_bytes(&g);
     const size_t numbers = g.group * g.rows * g.places * g.right.channels;
     const int stream = numbers * sizeof(float) >= STREAM_BYTES;
     const size_t tasks = g.group * g.slices,
-                 of_task = sums_bytes(&g) / sizeof *sums / tasks;
+                 of_task = gradient_sums_bytes(&g) / sizeof *sums / tasks;
 #pragma omp parallel num_threads((int)c->threads)
     {
         task t = {.g = &g, .weights_diff = weights_diff, .stream = stream};
-        t.left = copies + (size_t)omp_get_thread_num() * thread_bytes(&g);
-        t.right = t.left + g.together * left_bytes(&g, g.band);
-        t.padded = (bf16 *)(void *)(t.right + g.together * right_bytes(&g, g.band));
-        memset(t.left, 0, thread_bytes(&g)); /* what no copy writes is read, too */
+        t.left = copies + (size_t)omp_get_thread_num() * gradient_thread_bytes(&g);
+        t.right = t.left + g.together * gradient_left_bytes(&g);
+        t.padded = (bf16 *)(void *)(t.right + g.together * gradient_right_bytes(&g));
+        memset(t.left, 0,
+               gradient_thread_bytes(&g)); /* what no copy writes is read, too */
         tiles_begin();
 #pragma omp for schedule(static)
         for (size_t n = 0; n < tasks * g.parts; n++) {
@@ -695,9 +365,10 @@ void PER_ISA(gradient_run_)(const amx_conv *c, const bf16 *in, const bf16 *out_d
         if (g.parts > 1)
             add_all(&g, sums, stream, weights_diff);
         if (bias_diff)
-            bias_gradient(c, out_diff,
-                          (float *)(void *)(copies + c->threads * thread_bytes(&g)),
-                          bias_diff);
+            bias_gradient(
+                c, out_diff,
+                (float *)(void *)(copies + c->threads * gradient_thread_bytes(&g)),
+                bias_diff);
         if (stream)
             stream_end();
     }

@@ -1,8 +1,7 @@
 /* Forward and backward of convolutions and inner products by tiles (amx.h). */
-#include "per_isa.h"
+#include "amx_products.h"
 
-#include "amx_gradient.h"
-#include "amx_sweep.h"
+#include <string.h>
 
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
@@ -25,7 +24,7 @@ static sweep forward_sweep(const amx_conv *c) {
         .stride = c->stride,
         .pad = {(ptrdiff_t)c->pad[0], (ptrdiff_t)c->pad[1]},
     };
-    PER_ISA(sweep_plan_)(&s);
+    sweep_plan(&s);
     return s;
 }
 
@@ -83,7 +82,7 @@ static sweep residue_sweep(const amx_conv *c, const residue r[2]) {
     };
     for (int d = 0; d < 2; d++)
         s.pad[d] = (ptrdiff_t)r[d].taps - 1 - (ptrdiff_t)r[d].low;
-    PER_ISA(sweep_plan_)(&s);
+    sweep_plan(&s);
     return s;
 }
 
@@ -135,7 +134,7 @@ static void backward_data(const amx_conv *c, const bf16 *out_diff, const float *
 
 static size_t space_bytes(const amx_conv *c, int training) {
     sweep s = forward_sweep(c);
-    size_t bytes = PER_ISA(sweep_space_)(&s);
+    size_t bytes = sweep_space(&s);
     if (!training)
         return bytes;
     for (size_t n = 0; n < c->stride * c->stride; n++) {
@@ -144,9 +143,9 @@ static size_t space_bytes(const amx_conv *c, int training) {
         if (!r[0].count || !r[1].count || !r[0].taps || !r[1].taps)
             continue;
         s = residue_sweep(c, r);
-        bytes = larger(bytes, PER_ISA(sweep_space_)(&s));
+        bytes = larger(bytes, sweep_space(&s));
     }
-    return larger(bytes, PER_ISA(gradient_space_)(c));
+    return larger(bytes, gradient_space(c));
 }
 
 const amx_kernels PER_ISA(amx_) = {

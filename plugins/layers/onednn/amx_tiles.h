@@ -15,13 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum {
-    TILE_ROWS = 16,
-    TILE_ROW_BYTES = 64,
-    TILE_BYTES = TILE_ROWS * TILE_ROW_BYTES,
-    TILE_DEPTH = 32, /* bfloat16 numbers in a row of the left factor */
-    TILE_COLS = 16,  /* float32 numbers in a row of sums */
-};
+#include "amx_plan.h"
 
 #ifdef __AMX_BF16__
 
