@@ -341,7 +341,8 @@ void PER_ISA(gradient_run_)(const amx_conv *c, const bf16 *in, const bf16 *out_d
     block_sums *sums = space;
     char *copies = (char *)space + g.parts * gradient_sums_bytes(&g);
     const size_t numbers = g.group * g.rows * g.places * g.right.channels;
-    const int stream = numbers * sizeof(float) >= STREAM_BYTES;
+    const int stream = numbers * sizeof(float) >= STREAM_BYTES &&
+                       g.right.channels % LANES == 0; /* whole lines */
     const size_t tasks = g.group * g.slices,
                  of_task = gradient_sums_bytes(&g) / sizeof *sums / tasks;
 #pragma omp parallel num_threads((int)c->threads)
