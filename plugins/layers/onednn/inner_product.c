@@ -107,7 +107,8 @@ static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_memory *memory) {
                        in->rank <= 5;
         if (train && train->weights)
             as_image = train->weights_rank != 2;
-        return weighted_amx_prepare(w, &p->amx, memory, as_image ? given : matrix, dst,
+        const dlc_layout *last = as_image ? layout_last(net, in, dtype) : matrix;
+        return weighted_amx_prepare(w, &p->amx, memory, last, dst,
                                     as_image ? &image : &w->linear.shape,
                                     as_image ? image_weights : weights);
     }
