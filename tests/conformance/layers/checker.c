@@ -92,6 +92,19 @@ void check_same_results(const fixture *a, const fixture *b) {
     }
 }
 
+/* Both store parameter `p` alike. */
+static void check_same_order(fixture *a, fixture *b, int32_t p) {
+    ck_assert_int_eq(a->param_count[p], b->param_count[p]);
+    const int64_t count = a->param_count[p];
+    float *of_a = dlc_alloc((size_t)count, sizeof(float));
+    float *of_b = dlc_alloc((size_t)count, sizeof(float));
+    fixture_param_import(a, p, b->param_data[p], of_a);
+    fixture_param_import(b, p, b->param_data[p], of_b);
+    check_same_bits(of_a, of_b, count);
+    dlc_free(of_a);
+    dlc_free(of_b);
+}
+
 void check_test_net(const layer_spec *train, const layer_spec *test, double most) {
     fixture trained, beside, alone;
     layer_spec spec = *test;
@@ -101,7 +114,7 @@ void check_test_net(const layer_spec *train, const layer_spec *test, double most
     spec.train_layer = &trained;
     run_fixture(&beside, &spec);
     for (int32_t p = 0; p < trained.memory.params; p++)
-        ck_assert_int_eq(trained.param_count[p], beside.param_count[p]);
+        check_same_order(&trained, &beside, p);
     double far = largest_difference(beside.out_data, alone.out_data,
                                     fixture_out_count(&beside));
     ck_assert_msg(far < most, "%s of %lld, sharing the weights of %s of %lld: %g apart",

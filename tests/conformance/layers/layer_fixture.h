@@ -25,9 +25,10 @@ typedef struct layer_spec {
     uint32_t math;    /* DLC_MATH_ bits */
     const char
         *layout; /* layout of in[0]: NULL plain, "last", "blocked", "batch_blocked" */
-    int32_t threads; /* 0: 2 */
-    int frozen;      /* its parameters are not trained */
-    int in_place;    /* out[0] overwrites in[in_place - 1] if the layer allows it */
+    int32_t threads;  /* 0: 2 */
+    int frozen;       /* its parameters are not trained */
+    int plain_params; /* its own layout of parameters is plain, as ranks share them */
+    int in_place;     /* out[0] overwrites in[in_place - 1] if the layer allows it */
     uint64_t seed;
     uint32_t index;
     int64_t channel_begin, channel_end; /* channels to compute; both 0: all */
