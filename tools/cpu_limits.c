@@ -106,8 +106,10 @@ static double run_tiles(limit_worker *worker) {
         config.rows[i] = 16;
         config.row_bytes[i] = sizeof one[0];
     }
+    /* Of different signs and digits, as a net's are: on numbers that are all alike
+     * tiles run at a higher clock. Between 0.5 and 2. */
     for (size_t i = 0; i < sizeof one / sizeof one[0][0]; i++)
-        (&one[0][0])[i] = 0x3f80;
+        (&one[0][0])[i] = (unsigned short)(0x3f00 + (i * 7919 & 0x80ff));
     __asm__ volatile(
         "ldtilecfg %0\n\t"
         "tilezero %%tmm0\n\ttilezero %%tmm1\n\t"

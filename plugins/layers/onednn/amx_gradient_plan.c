@@ -11,10 +11,6 @@ enum {
     FEW_CHANNELS = TILE_ROWS - 1, /* rows of tiles are shared by places of the window */
 };
 
-static size_t rows_for(const gradient *g, size_t band) {
-    return band + (g->kernel[0] - 1) / g->stride;
-}
-
 static size_t steps_for(const gradient *g, size_t band) {
     return ceiling(band * g->across, TILE_DEPTH);
 }
@@ -137,7 +133,8 @@ size_t gradient_thread_bytes(const gradient *g) {
 }
 
 size_t gradient_bias_bytes(const amx_conv *c) {
-    return BIAS_CHUNKS * ceiling(c->out_channels, TILE_COLS) * TILE_COLS * sizeof(float);
+    return BIAS_CHUNKS * ceiling(c->out_channels, TILE_COLS) * TILE_COLS *
+           sizeof(float);
 }
 
 size_t gradient_space(const amx_conv *c) {
