@@ -41,8 +41,8 @@ ALWAYS void block_multiply(size_t rows, size_t cols, const block_factors *f,
         tile_zero(2);
         tile_zero(3);
     }
-    for (size_t run = 0; run < f->runs; run++) {
-        const char *left = f->left + f->left_at[run];
+    for (size_t n = 0; n < f->runs; n++) {
+        const char *left = f->left + f->left_at[n];
         for (size_t step = 0; step < f->steps; step++) {
             tile_load(6, right, TILE_ROW_BYTES);
             tile_load(4, left, f->left_row);

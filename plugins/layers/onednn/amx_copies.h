@@ -123,7 +123,7 @@ ALWAYS void store_pairs(const bf16 *const pixels[2], size_t channel, size_t coun
         _mm512_storeu_si512(high, _mm512_permutex2var_epi64(a, second, b));
 #else
     for (size_t i = 0; i < 2; i++)
-        for (size_t c = 0; c < 2 * LANES; c++) {
+        for (size_t c = 0; c < BLOCK_COLS; c++) {
             bf16 number = pixels[i] && c < count ? pixels[i][channel + c] : 0;
             char *to = c < LANES ? low : high;
             if (c < count || c < LANES)

@@ -1,12 +1,12 @@
 /* Gradients of weights: for each place in the window the product of the input, shifted
- * by that place, and the gradient of the output, summed over all pixels of the batch.
+ * by that place, and the gradient of the output, added up over the pixels of the batch.
  *
  * Both factors are copied to the cache: the left one transposed, so that a row holds
  * the pixels of one channel side by side and a shift is an offset, the right one in
  * pairs of pixels. The pixels of an image have the order of padded rows; where there is
- * no result the right factor is zero. Of a window of one pixel, which is never shifted,
- * the gradient of the output is the left factor, so that sums have the order of the
- * weights.
+ * no result the right factor is zero. For a window of one pixel, which is never
+ * shifted, the gradient of the output is the left factor: the sums then come in the
+ * order of the weights.
  *
  * The sum is cut into *parts* of the batch, and a part into *units*, bands of rows of
  * some images, by the shape alone. Parts are added in order.
@@ -305,14 +305,33 @@ static void add_all(const gradient *g, const block_sums *sums, int stream,
 
 /* ---- Biases ---------------------------------------------------------------------- */
 
+/* Adds `vectors` adjacent vectors of channels of some pixels. */
+ALWAYS void add_vectors(size_t vectors, const access *last, const bf16 *pixel,
+                        size_t pixels, size_t apart, float *sums) {
+    enum { AHEAD = 4096 / sizeof(bf16) };
+    const access whole = {1, 0, LANES};
+    vec sum[4] = {{0}, {0}, {0}, {0}};
+    for (size_t p = 0; p < pixels; p++, pixel += apart) {
+        __builtin_prefetch(pixel + AHEAD, 0, 2);
+        EACH(v, vectors)
+        sum[v] += load(vectors > 1 ? whole : *last, pixel + v * LANES);
+    }
+    EACH(v, vectors)
+    memcpy(sums + v * LANES, &sum[v], sizeof sum[v]);
+}
+
+/* Sums of the channels of pixels [first, end), in float32. */
 static void add_pixels(const amx_conv *c, const bf16 *out_diff, size_t first,
                        size_t end, float *sums) {
-    for (size_t at = 0; at < c->out_channels; at += LANES) {
-        const access some = {1, 1, least(c->out_channels - at, LANES)};
-        vec sum = {0};
-        for (size_t p = first; p < end; p++)
-            sum += load(some, out_diff + p * c->out_channels + at);
-        memcpy(sums + at, &sum, sizeof sum);
+    enum { WIDE = 4 };
+    const size_t channels = c->out_channels, wide = (size_t)WIDE * LANES;
+    const bf16 *pixel = out_diff + first * channels;
+    size_t at = 0;
+    for (; at + wide <= channels; at += wide)
+        add_vectors(WIDE, NULL, pixel + at, end - first, channels, sums + at);
+    for (; at < channels; at += LANES) {
+        const access some = {1, 1, least(channels - at, LANES)};
+        add_vectors(1, &some, pixel + at, end - first, channels, sums + at);
     }
 }
 

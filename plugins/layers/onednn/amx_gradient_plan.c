@@ -63,7 +63,7 @@ static void cut_batch(gradient *g) {
     if (g->bands == 1)
         g->together = most(1, least(least(g->batch, MOST_TOGETHER),
                                     UNIT_BYTES / unit_bytes(g, g->band)));
-    g->sets = ceiling(g->batch, g->together);
+    g->sets = most(1, ceiling(g->batch, g->together));
     g->together = ceiling(g->batch, g->sets);
     g->plane = plane_for(g, g->band);
     g->steps = steps_for(g, g->band);

@@ -7,7 +7,7 @@
 
 enum { AHEAD_NUMBERS = 256 }; /* of weights to prefetch in each row */
 
-/* Packs a tile of weights that lie side by side for each result: `count` of them. */
+/* Packs a tile from `count` weights of each result, which are adjacent in memory. */
 static void pack_turned(const sweep_weights *w, const float *from, size_t first,
                         size_t count, size_t results, uint32_t *tile) {
     bits row[LANES];

@@ -21,12 +21,12 @@ enum {
 /* Finds where each run begins in the copy of an image, or in a block of tiles. */
 static void find_runs(item *t) {
     const sweep *s = t->s;
-    for (size_t run = 0; run < s->runs; run++) {
-        const sweep_place p = sweep_place_of(s, run);
+    for (size_t n = 0; n < s->runs; n++) {
+        const sweep_place p = sweep_place_of(s, n);
         size_t row = p.y % s->stride * s->phase_rows + p.y / s->stride;
-        t->run_at[run] = s->tiled ? run * s->steps * 2 * TILE_BYTES
-                                  : ((row * s->width + p.x) * s->channels + p.channel) *
-                                        sizeof(bf16);
+        t->run_at[n] = s->tiled ? n * s->steps * 2 * TILE_BYTES
+                                : ((row * s->width + p.x) * s->channels + p.channel) *
+                                      sizeof(bf16);
     }
 }
 

@@ -5,7 +5,7 @@
  * A tile is 16 rows of 64 bytes. Tiles 0 to 3 hold float32 sums, 4 and 5 the rows of
  * the left factor, 6 and 7 pairs of rows of the right factor: C[m][n] += sum over k of
  * A[m][2k] * B[k][2n] + A[m][2k + 1] * B[k][2n + 1], k < 16 (Intel, Software
- * Developer's Manual, TDPBF16PS: pairs are summed by fused multiply-adds in order of k,
+ * Developer's Manual, TDPBF16PS: pairs are added by fused multiply-adds in order of k,
  * even and odd numbers apart, subnormal numbers are zero).
  */
 #ifndef ONEDNN_AMX_TILES_H
@@ -76,6 +76,7 @@ static inline void tile_load(int tile, const void *from, size_t stride) {
 
 static inline void tile_store(int tile, void *to, size_t stride) {
     for (size_t r = 0; r < TILE_ROWS; r++)
+        // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it is not NULL
         memcpy((char *)to + r * stride, tile_file.bytes[tile][r], TILE_ROW_BYTES);
 }
 

@@ -228,7 +228,8 @@ ALWAYS void column(kind k, access v, size_t wide, size_t count, const operands *
 ALWAYS void columns(kind k, size_t count, const operands *o, const rows *r, size_t i) {
     const access whole = {k.bf16, 0, LANES};
     size_t c = 0;
-    for (; c + 2 * LANES <= r->width; c += 2 * LANES)
+    const size_t both = (size_t)2 * LANES;
+    for (; c + both <= r->width; c += both)
         column(k, whole, 2, count, o, r, i, c);
     if (c + LANES <= r->width) {
         column(k, whole, 1, count, o, r, i, c);

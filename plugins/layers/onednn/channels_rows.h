@@ -57,7 +57,7 @@ static size_t repeat_of(const channel_view *v, size_t unit) {
     size_t repeat = v->bf16 ? 1 : WIDE, shortest = v->bf16 ? SHORTEST_BF16 : SHORTEST;
     if (unit != v->point_step || unit >= shortest)
         return 1;
-    while (repeat * unit < shortest || repeat * unit % (2 * LANES))
+    while (repeat * unit < shortest || repeat * unit % ((size_t)2 * LANES))
         repeat *= 2;
     return repeat * unit <= LONGEST_REPEATED ? repeat : 1;
 }

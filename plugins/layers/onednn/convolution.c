@@ -100,7 +100,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
 /* Weights as oneDNN sees them: with groups they have one more dimension. */
 static dlc_shape weights_shape(const convolution *conv, const dlc_shape *own) {
     dlc_shape weights = *own;
-    if (conv->filters.group == 1)
+    if (conv->filters.group <= 1)
         return weights;
     weights.rank = 5;
     weights.dims[0] = conv->filters.group;

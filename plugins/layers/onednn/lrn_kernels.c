@@ -61,7 +61,7 @@ typedef struct strip {
 
 ALWAYS size_t row_of(const lrn_plan *p) {
     size_t channels = p->blocks * p->lanes;
-    return (channels + LANES - 1) / LANES * LANES + 2 * MARGIN;
+    return (channels + LANES - 1) / LANES * LANES + (size_t)2 * MARGIN;
 }
 
 /* Runs `call` with `i`, an element, `c`, its place in the room, and `v`, how to access

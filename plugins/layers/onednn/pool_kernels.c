@@ -107,7 +107,8 @@ ALWAYS void take_larger(int bf16, int keeps, bits keys, bits place, largest *of)
 #else
     vec v = (vec)keys;
     bits more = bf16 ? (bits)((shorts)keys > (shorts)of->keys)
-                     : (bits)(v > (vec)of->keys) | (bits)(v != v);
+                     : (bits)(v > (vec)of->keys) |
+                           (bits)(v != v); // NOLINT(misc-redundant-expression): NaN
     of->keys = (keys & more) | (of->keys & ~more);
     if (keeps)
         of->place = (place & more) | (of->place & ~more);

@@ -152,8 +152,7 @@ dlc_status weighted_amx_backward(weighted *w, weighted_amx *amx,
     status = ordered_weights(amx, run, space, &weights);
     if (status == DLC_OK)
         amx->kernels->backward_data(&amx->conv, run->out_diff[0], weights,
-                                    DLC_HAS(run, accumulate) && (run->accumulate & 1),
-                                    run->in_diff[0], space);
+                                    (run->accumulate & 1) != 0, run->in_diff[0], space);
     return status;
 }
 
