@@ -3,6 +3,7 @@
  * tiles. */
 #include "../shared/window.h"
 #include "convolution_batch_blocked.h"
+#include "convolution_colours.h"
 #include "convolution_depthwise.h"
 #include "convolution_winograd.h"
 #include "weighted_amx.h"
@@ -15,6 +16,7 @@ typedef struct convolution {
     filters filters; /* direct is also set where Winograd is not worthwhile */
     int layout;      /* LAYOUT_, below */
     convolution_batch_blocked batch_blocked;
+    convolution_colours colours;
     convolution_winograd winograd;
     weighted_amx amx;
     convolution_depthwise depthwise;
@@ -58,10 +60,24 @@ static dnnl_status_t backward_weights_pd(const weighted *w, const pd_env *env, m
                                     diff_weights, diff_bias, diff_dst, pd);
 }
 
+static size_t own_gradient_bytes(weighted *w) {
+    convolution *conv = (convolution *)w;
+    return convolution_colours_bytes(w, &conv->colours);
+}
+
+static void own_gradient(const weighted *w, const void *in, const void *out_diff,
+                         float *weights_diff, float *bias_diff, void *scratch) {
+    const convolution_colours *colours = &of(w)->colours;
+    colours->kernels->backward_weights(&colours->conv, in, out_diff, weights_diff,
+                                       bias_diff, scratch);
+}
+
 static const weighted_kind kind = {
     .forward = forward_pd,
     .backward_data = backward_data_pd,
     .backward_weights = backward_weights_pd,
+    .own_gradient_bytes = own_gradient_bytes,
+    .own_gradient = own_gradient,
     .stored = layout_plain,
 };
 
@@ -114,7 +130,7 @@ static dlc_shape weights_shape(const convolution *conv, const dlc_shape *own) {
  * little padding, blocks are faster than channels last; with few channels (20 would be
  * padded to 32), slower. Images with a few colours are read in the layout they come in.
  */
-enum { BLOCK = 16, COLOURS = 4 };
+enum { BLOCK = 16 };
 
 static int blocks_fit(const convolution *conv, const dlc_shape *in,
                       const dlc_shape *out) {
@@ -141,6 +157,8 @@ static dlc_status prepare_onednn(convolution *conv, dlc_layer_memory *memory,
     enum { TWO_TILES = 8 };
     conv->filters.direct |= in->dims[1] <= COLOURS ||
                             (out->dims[2] < TWO_TILES && out->dims[3] < TWO_TILES);
+    convolution_colours_plan(&conv->w, &conv->filters.window, conv->filters.group,
+                             memory, &conv->colours);
     const weighted_choice last = {.src = layout_last(net, in, net->precision),
                                   .dst = layout_last(net, out, net->precision)};
     const weighted_choice library = {.src = layout_any(net, in, net->precision),

@@ -58,24 +58,39 @@ static dlc_status make_test_forward(weighted *w, const dlc_layout *any,
                       w->forward_weights);
 }
 
-/* `any`: weights in oneDNN's choice of layout and this net's precision. */
-static dlc_status make_backward_passes(weighted *w, const dlc_layout *weights,
-                                       const dlc_layout *gradient) {
+static dlc_status make_backward_weights(weighted *w, const dlc_layout *gradient) {
     context *net = w->head.net;
-    const char *name = w->head.name;
     dnnl_primitive_desc_t pd = NULL;
+    op_clear(&w->backward_weights);
+    w->own_gradient_bytes = w->kind->own_gradient_bytes ? w->kind->own_gradient_bytes(w)
+                                                        : 0;
+    w->diff_weights = w->plain_weights;
+    if (w->own_gradient_bytes)
+        return DLC_OK;
     pd_env env = {.engine = net->engine, .attr = net->attr, .hint = w->forward.pd};
     dnnl_status_t st = w->kind->backward_weights(
         w, &env, w->src->md, gradient->md, w->linear.has_bias ? w->bias->md : NULL,
         w->dst->md, &pd);
-    dlc_status status = op_init(&w->backward_weights, net, name,
+    dlc_status status = op_init(&w->backward_weights, net, w->head.name,
                                 "do its backward pass to the weights", st, pd);
+    if (status == DLC_OK)
+        w->diff_weights = op_layout(&w->backward_weights, dnnl_query_diff_weights_md);
+    return status;
+}
+
+/* `any`: weights in oneDNN's choice of layout and this net's precision. */
+static dlc_status make_backward_passes(weighted *w, const dlc_layout *weights,
+                                       const dlc_layout *gradient) {
+    context *net = w->head.net;
+    dnnl_primitive_desc_t pd = NULL;
+    pd_env env = {.engine = net->engine, .attr = net->attr, .hint = w->forward.pd};
+    dlc_status status = make_backward_weights(w, gradient);
     if (status != DLC_OK)
         return status;
-    w->diff_weights = op_layout(&w->backward_weights, dnnl_query_diff_weights_md);
-    st = w->kind->backward_data(w, &env, w->src->md, weights->md, w->dst->md, &pd);
-    status = op_init(&w->backward_data, net, name, "do its backward pass to the data",
-                     st, pd);
+    dnnl_status_t st = w->kind->backward_data(w, &env, w->src->md, weights->md,
+                                              w->dst->md, &pd);
+    status = op_init(&w->backward_data, net, w->head.name,
+                     "do its backward pass to the data", st, pd);
     if (status != DLC_OK)
         return status;
     w->data_weights = op_layout(&w->backward_data, dnnl_query_weights_md);
@@ -134,7 +149,9 @@ static dlc_status make_all(weighted *w, const dlc_layout *any,
         status = make_backward_passes(w, wanted, gradient);
         if (status != DLC_OK)
             return status;
-        *slow += pd_is_slow(w->backward_data.pd) + pd_is_slow(w->backward_weights.pd);
+        *slow += pd_is_slow(w->backward_data.pd);
+        if (!w->own_gradient_bytes)
+            *slow += pd_is_slow(w->backward_weights.pd);
     }
     if (!reads_train_layer)
         status = choose_own(w);
@@ -173,7 +190,7 @@ static size_t larger(size_t a, size_t b) {
 static void plan_memory(weighted *w, dlc_layer_memory *memory) {
     const op *ops[] = {&w->forward,        &w->backward_data, &w->backward_weights,
                        &w->own_to_forward, &w->own_to_data,   &w->weights_to_own};
-    size_t most = 0, bytes = 0;
+    size_t most = training(w) ? w->own_gradient_bytes : 0, bytes = 0;
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         most = larger(most, ops[i]->scratch_bytes);
     if (w->kept)
@@ -249,11 +266,14 @@ static dlc_status run_backward_weights(weighted *w, const dlc_layer_run *run,
                                        const void *diff, void *reordered,
                                        void *scratch) {
     void *gradient = w->weights_to_own.pd ? reordered : run->param_diff[0];
-    dlc_status status = OP_RUN(
-        &w->backward_weights, {DNNL_ARG_SRC, run->in[0]}, {DNNL_ARG_DIFF_DST, diff},
-        {DNNL_ARG_DIFF_WEIGHTS, gradient},
-        {DNNL_ARG_DIFF_BIAS, w->linear.has_bias ? run->param_diff[1] : NULL},
-        {DNNL_ARG_SCRATCHPAD, scratch});
+    float *bias = w->linear.has_bias ? run->param_diff[1] : NULL;
+    dlc_status status = DLC_OK;
+    if (w->own_gradient_bytes)
+        w->kind->own_gradient(w, run->in[0], diff, gradient, bias, scratch);
+    else
+        status = OP_RUN(&w->backward_weights, {DNNL_ARG_SRC, run->in[0]},
+                        {DNNL_ARG_DIFF_DST, diff}, {DNNL_ARG_DIFF_WEIGHTS, gradient},
+                        {DNNL_ARG_DIFF_BIAS, bias}, {DNNL_ARG_SCRATCHPAD, scratch});
     if (status != DLC_OK || !w->weights_to_own.pd)
         return status;
     return OP_RUN(&w->weights_to_own, {DNNL_ARG_FROM, reordered},

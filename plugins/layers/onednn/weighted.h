@@ -20,6 +20,12 @@ typedef struct weighted_kind {
     dnnl_status_t (*backward_weights)(const weighted *w, const pd_env *env, md_t src,
                                       md_t diff_weights, md_t diff_bias, md_t diff_dst,
                                       dnnl_primitive_desc_t *pd);
+    /* Own code for the gradient of the weights, in the layouts src and dst: the bytes
+     * of scratch memory that it needs, 0 if it does not suit them; NULL: none. It
+     * writes the weights' gradient plain; `bias_diff` may be NULL. */
+    size_t (*own_gradient_bytes)(weighted *w);
+    void (*own_gradient)(const weighted *w, const void *in, const void *out_diff,
+                         float *weights_diff, float *bias_diff, void *scratch);
     /* Plain weights of the given shape, as they are stored. */
     const dlc_layout *(*stored)(context *net, const dlc_shape *shape, dlc_dtype dtype);
 } weighted_kind;
@@ -34,7 +40,8 @@ struct weighted {
     const dlc_layout *src, *dst, *weights, *bias;
     const dlc_layout *forward_weights; /* as forward reads them */
     op forward, backward_data, backward_weights;
-    op own_to_forward; /* weights as forward needs them; pd NULL: no reorder */
+    size_t own_gradient_bytes; /* 0: backward_weights computes the gradient */
+    op own_to_forward;         /* weights as forward needs them; pd NULL: no reorder */
     op own_to_data; /* the same for backward_data; pd NULL also if it can use forward's,
                        which `kept` says */
     int kept;       /* forward's weights stay in the workspace until backward */

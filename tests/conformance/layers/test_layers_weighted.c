@@ -11,6 +11,11 @@ static const struct {
     const char *settings;
     dlc_shape in;
 } convolutions[] = {
+    /* A few colours, and as many filters as whole vectors. */
+    {"num_output=32 kernel_size=5 pad=2", {4, {3, 3, 13, 17}}},
+    {"num_output=64 kernel_size=7 pad=3 stride=2", {4, {1, 3, 30, 23}}},
+    {"num_output=96 kernel_size=11 stride=4 bias=no", {4, {2, 4, 31, 35}}},
+    {"num_output=32 kernel_size=3 stride=3 pad=1", {4, {2, 1, 7, 150}}},
     {"num_output=20 kernel_size=5", {4, {2, 1, 12, 12}}},
     {"num_output=50 kernel_size=5", {4, {2, 20, 9, 7}}},
     {"num_output=32 kernel_size=5 pad=2", {4, {1, 3, 8, 8}}},
