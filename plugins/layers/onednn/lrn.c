@@ -1,7 +1,8 @@
 /* lrn: local response normalisation, x / (k + alpha / n * sum x^2)^beta, the sum over
  * neighbouring channels or over the neighbourhood in the image (n: how many there
- * are), as Caffe defines it. Our own kernels compute the usual exponent 3/4 across
- * channels, oneDNN the rest. */
+ * are), as Caffe defines it. Our own kernels compute the usual exponent 3/4, oneDNN the
+ * rest. */
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,8 +15,9 @@ enum { STREAM_BYTES = 8 << 20 /* more than the caches keep until it is read */ }
 typedef struct lrn {
     op_layer ops;
     pd_lrn how;
-    const lrn_kernels *kernels; /* NULL: oneDNN's */
-    size_t images;
+    const lrn_kernels *kernels;      /* across channels; NULL: not */
+    const lrn_plane_kernels *planes; /* within channels; both NULL: oneDNN's */
+    size_t images, threads, space_bytes /* of a thread */;
     lrn_plan plan;
 } lrn;
 
@@ -75,10 +77,41 @@ static const lrn_kernels *kernels_here(void) {
     return all[isa_here()];
 }
 
+static const lrn_plane_kernels *plane_kernels_here(void) {
+    static const lrn_plane_kernels *const all[] = {
+        [ISA_BASE] = &lrn_plane_base,
+#ifdef __x86_64__
+        [ISA_AVX2] = &lrn_plane_avx2,
+        [ISA_AVX512] = &lrn_plane_avx512,
+#endif
+    };
+    return all[isa_here()];
+}
+
 /* Their powers are of positive numbers that are not tiny. */
 static int suits_own(const pd_lrn *how) {
-    return how->kind == dnnl_lrn_across_channels && how->size <= LRN_MOST_SIZE &&
-           how->beta == 0.75f && how->alpha >= 0 && how->k >= 1e-30f;
+    return how->size <= LRN_MOST_SIZE && how->beta == 0.75f && how->alpha >= 0 &&
+           how->k >= 1e-30f;
+}
+
+static void choose_across(lrn *layer, const dlc_layout *layout) {
+    const lrn_plan *plan = &layer->plan;
+    if (!layout->batch_block && plan->blocks * plan->lanes <= LRN_MOST_CHANNELS)
+        layer->kernels = kernels_here();
+}
+
+static void choose_within(lrn *layer, dlc_layer_memory *memory) {
+    lrn_plan *plan = &layer->plan;
+    const lrn_plane_kernels *kernels = plane_kernels_here();
+    plan->factor /= (float)layer->how.size;
+    plan->rows = (size_t)memory->in[0].shape.dims[2];
+    plan->columns = (size_t)memory->in[0].shape.dims[3];
+    if (kernels->plane_bytes(plan) > LRN_MOST_PLANE)
+        return;
+    layer->planes = kernels;
+    layer->threads = (size_t)omp_get_max_threads();
+    layer->space_bytes = round64(kernels->space_bytes(plan));
+    memory->scratch_bytes = layer->threads * layer->space_bytes;
 }
 
 /* Returns 0 if it is left to oneDNN. */
@@ -86,18 +119,16 @@ static int prepare_own(lrn *layer, dlc_layer_memory *memory) {
     context *net = layer->ops.head.net;
     const dlc_layout *layout = layout_of(net, &memory->in[0]);
     layout_pixel_view view;
-    if (!layout || layout->plain || layout->batch_block || !suits_own(&layer->how) ||
-        !layout_pixels(layout, &memory->in[0].shape, &view) ||
-        view.blocks * view.lanes > LRN_MOST_CHANNELS)
+    if (!layout || layout->plain || !suits_own(&layer->how) ||
+        !layout_pixels(layout, &memory->in[0].shape, &view))
         return 0;
-    layout_set(&memory->in[0], layout);
-    layout_set(&memory->out[0], layout);
-    layer->kernels = kernels_here();
+    layer->kernels = NULL;
+    layer->planes = NULL;
     layer->images = view.images;
     layer->plan = (lrn_plan){
         .bf16 = layout->dtype == DLC_BF16,
         .stream = layout->bytes >= STREAM_BYTES &&
-                  view.lanes % layer->kernels->lanes == 0,
+                  view.lanes % kernels_here()->lanes == 0,
         .blocks = view.blocks,
         .lanes = view.lanes,
         .points = view.points,
@@ -105,12 +136,35 @@ static int prepare_own(lrn *layer, dlc_layer_memory *memory) {
         .k = layer->how.k,
         .factor = layer->how.alpha / (float)layer->how.size,
     };
+    if (layer->how.kind == dnnl_lrn_across_channels)
+        choose_across(layer, layout);
+    else
+        choose_within(layer, memory);
+    if (!layer->kernels && !layer->planes)
+        return 0;
+    layout_set(&memory->in[0], layout);
+    layout_set(&memory->out[0], layout);
     return 1;
 }
 
-/* Backward if there is an out_diff. */
-static dlc_status run_own(const lrn *layer, const void *in, const void *out_diff,
-                          void *to) {
+static void run_planes(const lrn *layer, const void *in, const void *out_diff, void *to,
+                       void *scratch) {
+    const lrn_plan *plan = &layer->plan;
+    size_t planes = layer->images * plan->blocks;
+#pragma omp parallel num_threads((int)layer->threads)
+    {
+        size_t all = (size_t)omp_get_num_threads(), me = (size_t)omp_get_thread_num();
+        size_t first = planes * me / all, end = planes * (me + 1) / all;
+        float *space = at_offset(scratch, me * layer->space_bytes);
+        if (out_diff)
+            layer->planes->backward(plan, first, end, in, out_diff, to, space);
+        else
+            layer->planes->forward(plan, first, end, in, to, space);
+    }
+}
+
+static void run_across(const lrn *layer, const void *in, const void *out_diff,
+                       void *to) {
     const lrn_plan *plan = &layer->plan;
     size_t pieces = (plan->points + LRN_PIECE - 1) / LRN_PIECE;
 #pragma omp parallel for schedule(static) if (layer->images * pieces > 1)
@@ -123,6 +177,19 @@ static dlc_status run_own(const lrn *layer, const void *in, const void *out_diff
         else
             layer->kernels->forward(plan, at, points, in, to);
     }
+}
+
+static int is_own(const lrn *layer) {
+    return layer->kernels || layer->planes;
+}
+
+/* Backward if there is an out_diff. */
+static dlc_status run_own(const lrn *layer, const dlc_layer_run *run,
+                          const void *out_diff, void *to) {
+    if (layer->planes)
+        run_planes(layer, run->in[0], out_diff, to, run->scratch);
+    else
+        run_across(layer, run->in[0], out_diff, to);
     return DLC_OK;
 }
 
@@ -136,16 +203,16 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const lrn *l = (const lrn *)layer;
-    return l->kernels ? run_own(l, run->in[0], NULL, run->out[0])
-                      : op_layer_forward(layer, run);
+    return is_own(l) ? run_own(l, run, NULL, run->out[0])
+                     : op_layer_forward(layer, run);
 }
 
 static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     lrn *l = (lrn *)layer;
     if (!run->in_diff[0])
         return DLC_OK;
-    if (l->kernels)
-        return run_own(l, run->in[0], run->out_diff[0], run->in_diff[0]);
+    if (is_own(l))
+        return run_own(l, run, run->out_diff[0], run->in_diff[0]);
     return OP_RUN(
         &l->ops.backward, {DNNL_ARG_SRC, run->in[0]},
         {DNNL_ARG_DIFF_DST, run->out_diff[0]}, {DNNL_ARG_DIFF_SRC, run->in_diff[0]},
@@ -154,8 +221,9 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
 
 static void describe(dlc_layer *layer, char *text, size_t bytes) {
     const lrn *l = (const lrn *)layer;
-    if (l->kernels)
-        (void)snprintf(text, bytes, "own:%s", l->kernels->name);
+    if (is_own(l))
+        (void)snprintf(text, bytes, "own:%s",
+                       l->planes ? l->planes->name : l->kernels->name);
     else
         op_layer_describe(layer, text, bytes);
 }
