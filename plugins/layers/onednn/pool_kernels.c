@@ -153,7 +153,7 @@ typedef struct window {
 } window;
 
 /* Runs `call` with `c`, an element of the pixel, `v`, how to access vectors there, and
- * `n`, how many: as many as `wide_`, one, or part of one. */
+ * `n`, how many: as many as `wide_` (2 or 4), two, one, or part of one. */
 #define FOR_PIXEL(bf16_, vector_, wide_, lanes_, call) \
     do { \
         size_t c = 0; \
@@ -162,10 +162,17 @@ typedef struct window {
             const size_t n = wide_; \
             call; \
         } \
-        for (; c + (vector_) <= (lanes_); c += (vector_)) { \
+        if ((wide_) > PAIR && c + PAIR * (vector_) <= (lanes_)) { \
+            const access v = {bf16_, 0, vector_}; \
+            const size_t n = PAIR; \
+            call; \
+            c += PAIR * (vector_); \
+        } \
+        if (c + (vector_) <= (lanes_)) { \
             const access v = {bf16_, 0, vector_}; \
             const size_t n = 1; \
             call; \
+            c += vector_; \
         } \
         if (c < (lanes_)) { \
             const access v = {bf16_, 1, (lanes_)-c}; \

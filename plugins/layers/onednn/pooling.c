@@ -14,7 +14,7 @@
 
 enum {
     WORTH_THREADS = 32 << 10, /* elements */
-    STREAM_BYTES = 8 << 20    /* more than the caches keep until it is read */
+    STREAM_BYTES = 64 << 20   /* more than the caches keep until it is read */
 };
 
 typedef struct pooling {
