@@ -77,8 +77,8 @@ typedef struct sweep {
     /* The numbers of a window come in runs that lie side by side in the source: a row
      * of the window, or, with many channels, a part of the channels at one place. */
     size_t parts;       /* of the channels */
-    size_t runs, depth; /* and the numbers of a run */
-    size_t steps;       /* tiles of a run */
+    size_t runs, depth; /* how many, and the numbers of each */
+    size_t steps;       /* tiles of a run, each TILE_DEPTH numbers deep */
     size_t chunk;       /* runs whose part of the left factor fits the first cache */
     size_t panels;      /* of BLOCK_COLS results of a group */
     size_t panel_bytes; /* of the packed weights of a panel */
@@ -94,7 +94,8 @@ size_t sweep_block_bytes(const sweep *s);
 size_t sweep_blocks_at_once(const sweep *s);
 /* What all threads share: the packed weights or, if threads share these, the source. */
 size_t sweep_packed_bytes(const sweep *s);
-/* Of a thread: copies of images or of blocks of rows; and with sums of chunks. */
+/* Bytes of a thread: copies of images or of blocks of rows; the same with the sums of
+ * chunks. */
 size_t sweep_copies_bytes(const sweep *s);
 size_t sweep_thread_bytes(const sweep *s);
 
@@ -148,8 +149,8 @@ typedef struct gradient {
 gradient gradient_plan(const amx_conv *conv);
 size_t gradient_space(const amx_conv *conv);
 
-/* Bytes of both factors of an image of a unit, of the sums of a part, of a padded image
- * of few channels, of what a thread needs, and of the sums of biases. */
+/* Bytes: of each factor, for one image of a unit; of the sums of a part; of a thread;
+ * of the sums of biases. Width and rows of a padded image of few channels. */
 size_t gradient_left_bytes(const gradient *g);
 size_t gradient_right_bytes(const gradient *g);
 size_t gradient_sums_bytes(const gradient *g);

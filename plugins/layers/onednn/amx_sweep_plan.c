@@ -90,6 +90,23 @@ static size_t chunk_bytes(const sweep *s) {
            ceiling(s->count[0], BLOCK_ROWS) * sizeof(block_sums);
 }
 
+/* Weights that do not stay in the cache are read again for each set of images, so these
+ * are larger. Threads that share the panels pack one chunk of each at a time; where
+ * weights of adjacent results are adjacent, many panels make longer reads. */
+static void choose_near_panels(sweep *s) {
+    s->near_panels = least(s->panels, PANEL_BYTES / s->panel_bytes);
+    s->source_bytes = SOURCE_BYTES;
+    if (s->near_panels < s->panels) {
+        s->near_panels = most(1, FEWER_PANELS / s->panel_bytes);
+        s->source_bytes = MORE_SOURCE;
+    }
+    if (s->by_panels && s->adjacent)
+        s->near_panels = most(
+            1, least(ceiling(s->panels, s->threads), PANEL_BYTES / chunk_bytes(s)));
+    else if (s->by_panels)
+        s->near_panels = 1;
+}
+
 void sweep_plan(sweep *s) {
     s->channels = s->in_channels / s->group;
     s->results = s->out_channels / s->group;
@@ -109,18 +126,7 @@ void sweep_plan(sweep *s) {
                (s->parts > 1 || s->by_panels || s->channels % TILE_DEPTH != 0);
     s->panels = ceiling(s->results, BLOCK_COLS);
     s->panel_bytes = s->runs * s->steps * 2 * TILE_BYTES;
-    s->near_panels = least(s->panels, PANEL_BYTES / s->panel_bytes);
-    s->source_bytes = SOURCE_BYTES;
-    if (s->near_panels <
-        s->panels) { /* packed weights are read again for each source */
-        s->near_panels = most(1, FEWER_PANELS / s->panel_bytes);
-        s->source_bytes = MORE_SOURCE;
-    }
-    if (s->by_panels) /* of each, one chunk is packed at a time, for all blocks of rows
-                       */
-        s->near_panels = !s->adjacent ? 1
-                                      : most(1, least(ceiling(s->panels, s->threads),
-                                                      PANEL_BYTES / chunk_bytes(s)));
+    choose_near_panels(s);
     cut_into_bands(s);
 }
 

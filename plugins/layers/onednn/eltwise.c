@@ -45,7 +45,7 @@ static dlc_status fuse(dlc_layer *layer, const dlc_feature *next,
     return relu_or_clip_fuse(&((eltwise *)layer)->relu, next, settings);
 }
 
-static const eltwise_kernels *kernels_here(void) {
+const eltwise_kernels *eltwise_kernels_here(void) {
     static const eltwise_kernels *const all[] = {
         [ISA_BASE] = &eltwise_base,
 #ifdef __x86_64__
@@ -86,7 +86,7 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     layout_set(&memory->out[0], layout);
     elt->count = layout_count(layout);
     elt->bf16 = layout->dtype == DLC_BF16;
-    elt->kernels = kernels_here();
+    elt->kernels = eltwise_kernels_here();
     elt->limit = as_stored(elt, relu_bounds(&elt->relu));
     memory->in_place = all;
     if (layer->phase != DLC_PHASE_TRAIN)

@@ -60,9 +60,13 @@ static void add(int bf16, size_t count, const void *a, const void *b,
 ALWAYS void gradient_one(access v, limit_kind kind, size_t i, const void *out,
                          const void *diff, const limits *l, int stream, void *first,
                          void *second) {
+    enum { AHEAD = 4096 };
     vec d = load(v, element(v, diff, i));
-    if (kind != LIMIT_NONE)
+    fetch_ahead((const char *)element(v, diff, i) + AHEAD, 1);
+    if (kind != LIMIT_NONE) {
+        fetch_ahead((const char *)element(v, out, i) + AHEAD, 1);
         d = bounded_gradient(kind, l, load(v, element(v, out, i)), d);
+    }
     if (first)
         put(v, stream && first != diff, element_to(v, first, i), d);
     if (second)

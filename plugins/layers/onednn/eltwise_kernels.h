@@ -21,6 +21,9 @@ typedef struct eltwise_kernels {
     void (*narrow)(size_t count, const float *from, void *bf16);
 } eltwise_kernels;
 
+/* Those with the widest vectors that may be used here. */
+const eltwise_kernels *eltwise_kernels_here(void);
+
 extern const eltwise_kernels eltwise_base;
 #ifdef __x86_64__
 extern const eltwise_kernels eltwise_avx512, eltwise_avx2;

@@ -1,7 +1,7 @@
 /* Fuses a relu or clip into the layer before it. */
 #include "relu.h"
 
-#include "bfloat16.h"
+#include "eltwise_kernels.h"
 
 enum { RELU_CHUNK = 4096, WORTH_THREADS = 4 * RELU_CHUNK };
 
@@ -26,31 +26,17 @@ done:
     return st;
 }
 
-static void mask_floats(float slope, int64_t count, const float *out, float *diff) {
-    for (int64_t i = 0; i < count; i++)
-        diff[i] = out[i] > 0 ? diff[i] : slope * diff[i];
-}
-
-static void mask_bf16(float slope, int64_t count, const uint16_t *out, uint16_t *diff) {
-    enum { SIGN = 0x8000 };
-    for (int64_t i = 0; i < count; i++) {
-        int positive = out[i] != 0 && !(out[i] & SIGN);
-        if (slope == 0)
-            diff[i] = positive ? diff[i] : 0;
-        else if (!positive)
-            diff[i] = to_bf16(slope * from_bf16(diff[i]));
-    }
-}
-
 void relu_mask(const fused_relu *relu, dlc_dtype dtype, int64_t count, const void *out,
                void *diff) {
-    float slope = relu->bounds.slope;
+    const eltwise_kernels *kernels = eltwise_kernels_here();
+    const bounds limit = relu_bounds(relu);
+    const int bf16 = dtype == DLC_BF16;
+    const size_t bytes = dlc_dtype_bytes(dtype);
 #pragma omp parallel for schedule(static) if (count > WORTH_THREADS)
     for (int64_t at = 0; at < count; at += RELU_CHUNK) {
         int64_t n = count - at < RELU_CHUNK ? count - at : RELU_CHUNK;
-        if (dtype == DLC_BF16)
-            mask_bf16(slope, n, (const uint16_t *)out + at, (uint16_t *)diff + at);
-        else
-            mask_floats(slope, n, (const float *)out + at, (float *)diff + at);
+        void *here = (char *)diff + (size_t)at * bytes;
+        kernels->gradient(bf16, (size_t)n, (const char *)out + (size_t)at * bytes, here,
+                          &limit, 0, here, NULL);
     }
 }

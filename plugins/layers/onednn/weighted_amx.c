@@ -102,13 +102,13 @@ dlc_status weighted_amx_prepare(weighted *w, weighted_amx *amx,
 /* ---- Forward and backward -------------------------------------------------------- */
 
 /* Sets *weights to those in the kernels' order. */
-static dlc_status ordered_weights(const weighted_amx *amx, const dlc_layer_run *run,
+static dlc_status ordered_weights(weighted_amx *amx, const dlc_layer_run *run,
                                   void *space, const float **weights) {
     *weights = run->param[0];
     if (!amx->from_plain.pd)
         return DLC_OK;
     *weights = run->scratch;
-    return OP_RUN((op *)&amx->from_plain, {DNNL_ARG_FROM, run->param[0]},
+    return OP_RUN(&amx->from_plain, {DNNL_ARG_FROM, run->param[0]},
                   {DNNL_ARG_TO, run->scratch}, {DNNL_ARG_SCRATCHPAD, space});
 }
 
