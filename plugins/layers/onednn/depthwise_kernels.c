@@ -80,21 +80,28 @@ ALWAYS void sum_vector(size_t taps, size_t step, access v, const block *b,
         store(v, element_to(v, to->to[u], to->at + i), sums[u]);
 }
 
+/* Runs `call` for the vectors of channels, which begin at `i`, while the rows after
+ * these are read ahead. `v`: how to access a vector; the last may be partial. */
+#define FOR_CHANNELS(bf16_, taps_, step_, b_, to_, call) \
+    do { \
+        size_t i = 0; \
+        for (; i + LANES <= (to_)->channels; i += LANES) { \
+            const access v = {bf16_, 0, LANES}; \
+            for (size_t r_ = 0; r_ < (b_)->more; r_++) \
+                read_ahead(v, (b_)->soon + r_ * (b_)->row_bytes, \
+                           COLUMNS * ((taps_) ? (step_) : 1), i); \
+            read_ahead(v, (to_)->soon, COLUMNS, i); \
+            call; \
+        } \
+        if (i < (to_)->channels) { \
+            const access v = {bf16_, 1, (to_)->channels - i}; \
+            call; \
+        } \
+    } while (0)
+
 ALWAYS void sum_vectors(int bf16, size_t taps, size_t step, const block *b,
                         const result *to) {
-    const access whole = {bf16, 0, LANES};
-    size_t i = 0;
-    for (; i + LANES <= to->channels; i += LANES) {
-        for (size_t r = 0; r < b->more; r++)
-            read_ahead(whole, b->soon + r * b->row_bytes, COLUMNS * (taps ? step : 1),
-                       i);
-        read_ahead(whole, to->soon, COLUMNS, i);
-        sum_vector(taps, step, whole, b, to, i);
-    }
-    if (i < to->channels) {
-        const access some = {bf16, 1, to->channels - i};
-        sum_vector(taps, step, some, b, to, i);
-    }
+    FOR_CHANNELS(bf16, taps, step, b, to, sum_vector(taps, step, v, b, to, i));
 }
 
 static void sum_block(const block *b, const result *to) {
@@ -235,19 +242,7 @@ ALWAYS void add_vector(size_t taps, size_t step, access v, const block *b,
 
 ALWAYS void add_vectors(int bf16, size_t taps, size_t step, const block *b,
                         const total *to) {
-    const access whole = {bf16, 0, LANES};
-    size_t i = 0;
-    for (; i + LANES <= to->channels; i += LANES) {
-        for (size_t r = 0; r < b->more; r++)
-            read_ahead(whole, b->soon + r * b->row_bytes, COLUMNS * (taps ? step : 1),
-                       i);
-        read_ahead(whole, to->soon, COLUMNS, i);
-        add_vector(taps, step, whole, b, to, i);
-    }
-    if (i < to->channels) {
-        const access some = {bf16, 1, to->channels - i};
-        add_vector(taps, step, some, b, to, i);
-    }
+    FOR_CHANNELS(bf16, taps, step, b, to, add_vector(taps, step, v, b, to, i));
 }
 
 static void add_block(const block *b, const total *to) {
