@@ -45,7 +45,7 @@ static size_t most_of(size_t a, size_t b) {
 
 /* Rows of the output. */
 static size_t unit_rows(const colours_conv *c) {
-    return min_of(c->out[0], most_of(1, UNIT_PIXELS / c->out[1]));
+    return most_of(1, min_of(c->out[0], UNIT_PIXELS / c->out[1]));
 }
 
 /* What is copied for a unit, along one axis: of pixels, or of rows. */
@@ -187,7 +187,8 @@ static void add_unit(const colours_conv *c, const float *in, const float *out_di
     copy_rows(c, in + image * c->in[0] * c->in[1] * c->channels, first, p.rows, copy);
     out_diff += image * c->out[0] * c->out[1] * c->filters +
                 first * c->out[1] * c->block;
-    for (size_t f = 0; f < c->filters; f += TILE_VECTORS * LANES) {
+    const size_t filters = (size_t)TILE_VECTORS * LANES; /* of a tile */
+    for (size_t f = 0; f < c->filters; f += filters) {
         EACH(v, TILE_VECTORS)
         p.vector[v] = out_diff + vector_at(c, f + v * LANES);
         add_biases(&p, sums + taps_of(c) * c->filters + f);
@@ -197,6 +198,7 @@ static void add_unit(const colours_conv *c, const float *in, const float *out_di
                 size_t v = k < TILE_VECTORS && t == 0 ? k : TILE_VECTORS;
                 p.soon = v < TILE_VECTORS ? p.vector[v] + p.rows * p.columns * p.step
                                           : p.vector[0];
+                // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): 1 to TILE_TAPS
                 tiles[min_of(block, run - t) - 1](copy + k * row + t, &p,
                                                   sums + (k * run + t) * c->filters + f,
                                                   c->filters);
@@ -248,7 +250,7 @@ static void backward_weights(const colours_conv *c, const float *in,
 const colours_kernels PER_ISA(colours_) = {
     .name = ISA_NAME,
     .lanes = LANES,
-    .filters = TILE_VECTORS * LANES,
+    .filters = (size_t)TILE_VECTORS * LANES,
     .space_bytes = space_bytes,
     .backward_weights = backward_weights,
 };

@@ -172,7 +172,7 @@ typedef struct window {
             const access v = {bf16_, 0, vector_}; \
             const size_t n = 1; \
             call; \
-            c += vector_; \
+            c += (vector_); \
         } \
         if (c < (lanes_)) { \
             const access v = {bf16_, 1, (lanes_)-c}; \
