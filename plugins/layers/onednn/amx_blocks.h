@@ -1,5 +1,5 @@
-/* Blocks of up to 2 x 2 tiles of sums: how they are multiplied, and how a block of
- * results is stored. */
+/* Blocks of up to 2 x 2 tiles of sums: how they are multiplied; and vectors of pairs.
+ */
 #ifndef ONEDNN_AMX_BLOCKS_H
 #define ONEDNN_AMX_BLOCKS_H
 
@@ -97,25 +97,6 @@ static inline void block_sum(const block_factors *f, size_t rows, size_t cols,
 
 ALWAYS vec row_part(const float *row, size_t part) {
     return *vec_at(row + part * LANES);
-}
-
-/* Stores `count` of the 2 x LANES numbers. */
-ALWAYS void store_two(vec low, vec high, size_t count, int stream, bf16 *to) {
-#ifdef __AVX512BF16__
-    __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
-    if (count == BLOCK_COLS && stream)
-        _mm512_stream_si512((void *)to, both);
-    else if (count == BLOCK_COLS)
-        _mm512_storeu_si512(to, both);
-    else
-        _mm512_mask_storeu_epi16(to, (__mmask32)((1ull << count) - 1), both);
-#else
-    (void)stream;
-    const access first = {1, count < LANES, count}, second = {1, 1, count - LANES};
-    store(first, to, low);
-    if (count > LANES)
-        store(second, to + LANES, high);
-#endif
 }
 
 /* A vector of pairs: `even` in the lower halves, `odd` in the upper ones. */

@@ -79,16 +79,6 @@ ALWAYS void turn_eight(const bf16 *const pixels[TILE_DEPTH], size_t channel,
     }
 }
 
-enum { EIGHT = 8 };
-#else
-enum { EIGHT = 1 };
-
-static inline void turn_eight(const bf16 *const pixels[TILE_DEPTH], size_t channel,
-                              size_t plane, bf16 *to) {
-    (void)plane;
-    for (size_t p = 0; p < TILE_DEPTH; p++)
-        to[p] = pixels[p] ? pixels[p][channel] : 0;
-}
 #endif
 
 /* Copies `count` channels, each to a row of `plane` positions. */
@@ -99,8 +89,10 @@ static void copy_turned(const placing *at, size_t count, size_t plane, bf16 *to)
         size_t c = 0;
         find_pixels(at, position, pixels);
         prefetch_pixels(at, count, pixels);
-        for (; c + EIGHT <= count; c += EIGHT)
+#ifdef __AVX512BW__
+        for (; c + 8 <= count; c += 8)
             turn_eight(pixels, c, plane, to + c * plane);
+#endif
         for (; c < count; c++)
             for (size_t p = 0; p < TILE_DEPTH; p++)
                 to[c * plane + p] = pixels[p] ? pixels[p][c] : 0;
@@ -133,8 +125,8 @@ ALWAYS void store_pairs(const bf16 *const pixels[2], size_t channel, size_t coun
 #endif
 }
 
-/* Copies `count` channels as tiles of pairs: those of `steps` steps for one vector of
- * channels after the other, `apart` bytes apart. */
+/* Copies `count` channels as tiles of pairs. Each vector of channels has `steps` tiles,
+ * one after the other; vectors are `apart` bytes apart. */
 static void copy_pairs(const placing *at, size_t count, size_t steps, size_t apart,
                        char *to) {
     for (size_t step = 0; step < steps; step++, to += TILE_BYTES) {

@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-static size_t larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 /* ---- Forward --------------------------------------------------------------------- */
 
 static sweep forward_sweep(const amx_conv *c) {
@@ -143,9 +139,9 @@ static size_t space_bytes(const amx_conv *c, int training) {
         if (!r[0].count || !r[1].count || !r[0].taps || !r[1].taps)
             continue;
         s = residue_sweep(c, r);
-        bytes = larger(bytes, sweep_space(&s));
+        bytes = most(bytes, sweep_space(&s));
     }
-    return larger(bytes, gradient_space(c));
+    return most(bytes, gradient_space(c));
 }
 
 const amx_kernels PER_ISA(amx_) = {

@@ -18,16 +18,12 @@ static void pack_turned(const sweep_weights *w, const float *from, size_t first,
         __builtin_prefetch(at + AHEAD_NUMBERS);
         __builtin_prefetch(at + AHEAD_NUMBERS + LANES);
         bf16 numbers[TILE_DEPTH];
-        vec a = {0}, b = {0};
-        if (r < results && count == TILE_DEPTH) {
-            a = *(const vec_there *)(const void *)at;
-            b = *(const vec_there *)(const void *)(at + LANES);
-        } else if (r < results && count) {
-            a = load_some(low, at);
-            if (high.lanes)
-                b = load_some(high, at + LANES);
+        vec part[2] = {{0}, {0}};
+        if (r < results) {
+            part[0] = load_some(low, at);
+            part[1] = load_some(high, at + LANES);
         }
-        store_two(a, b, TILE_DEPTH, 0, numbers);
+        store_adjacent((access){1, 0, LANES}, 2, 0, numbers, part);
         memcpy(&row[r], numbers, sizeof row[r]);
     }
     transpose(row);
@@ -57,9 +53,9 @@ static void pack_pairs(const sweep *s, const sweep_weights *w, const float *from
     }
 }
 
-/* Packs one step of one run for one panel. */
+/* Packs one step of one run for one panel: its tiles side by side. */
 static void pack_step(const sweep *s, const sweep_weights *w, size_t group,
-                      size_t panel, size_t run, size_t step, char *packed) {
+                      size_t panel, size_t run, size_t step, char *to) {
     const size_t tiles = sweep_panel_tiles(s, panel), first = step * TILE_DEPTH;
     const sweep_place from_here = sweep_place_of(s, run);
     const size_t depth = s->parts > 1 ? least(s->depth, s->channels - from_here.channel)
@@ -71,8 +67,7 @@ static void pack_step(const sweep *s, const sweep_weights *w, size_t group,
                          (ptrdiff_t)group * w->group;
     for (size_t t = 0; t < tiles; t++) {
         size_t result = panel * BLOCK_COLS + t * TILE_COLS;
-        size_t at = ((run * s->steps + step) * tiles + t) * TILE_BYTES;
-        uint32_t *tile = (uint32_t *)(void *)(packed + at);
+        uint32_t *tile = (uint32_t *)(void *)(to + t * TILE_BYTES);
         const float *from = begin + (ptrdiff_t)result * w->result;
         if (w->result == 1)
             pack_pairs(s, w, from, first, count, s->results - result, tile);
@@ -81,15 +76,33 @@ static void pack_step(const sweep *s, const sweep_weights *w, size_t group,
     }
 }
 
+/* Where a step of a run is within the packed weights of a panel. */
+static size_t step_at(const sweep *s, size_t panel, size_t run, size_t step) {
+    return (run * s->steps + step) * sweep_panel_tiles(s, panel) * TILE_BYTES;
+}
+
 /* Packs all panels, each on one thread. */
 static void pack_all(const sweep *s, const sweep_weights *w, char *packed) {
     size_t panels = s->group * s->panels;
 #pragma omp for schedule(static)
-    for (size_t p = 0; p < panels; p++)
+    for (size_t n = 0; n < panels; n++) {
+        const size_t panel = n % s->panels;
         for (size_t run = 0; run < s->runs; run++)
             for (size_t step = 0; step < s->steps; step++)
-                pack_step(s, w, p / s->panels, p % s->panels, run, step,
-                          packed + p * s->panel_bytes);
+                pack_step(s, w, n / s->panels, panel, run, step,
+                          packed + n * s->panel_bytes + step_at(s, panel, run, step));
+    }
+}
+
+/* Packs one chunk of some panels, beginning with a run. */
+static void pack_chunk(const sweep *s, const sweep_weights *w, size_t panel,
+                       size_t panels, size_t run, char *packed) {
+    for (size_t r = 0; r < s->chunk; r++)
+        for (size_t step = 0; step < s->steps; step++)
+            for (size_t p = 0; p < panels; p++)
+                pack_step(s, w, 0, panel + p, run + r, step,
+                          packed + p * sweep_chunk_bytes(s) +
+                              step_at(s, panel + p, r, step));
 }
 
 #endif

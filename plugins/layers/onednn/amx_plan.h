@@ -81,15 +81,13 @@ typedef struct sweep {
     size_t steps;       /* tiles of a run, each TILE_DEPTH numbers deep */
     size_t chunk;       /* runs whose part of the left factor fits the first cache */
     size_t panels;      /* of BLOCK_COLS results of a group */
-    size_t panel_bytes; /* of the packed weights of a panel */
+    size_t panel_bytes; /* of a panel's packed weights, or a block of rows as tiles */
     size_t near_panels; /* as many as stay in a core's own cache */
 } sweep;
 
 void sweep_plan(sweep *s);
 size_t sweep_space(const sweep *s);
 
-/* Bytes of a block of rows of the source, as tiles. */
-size_t sweep_block_bytes(const sweep *s);
 /* Blocks of rows that are copied as tiles before they are multiplied. */
 size_t sweep_blocks_at_once(const sweep *s);
 /* What all threads share: the packed weights or, if threads share these, the source. */
@@ -104,6 +102,11 @@ typedef struct sweep_place {
     size_t y, x, channel;
 } sweep_place;
 sweep_place sweep_place_of(const sweep *s, size_t run);
+
+/* Bytes of one chunk of a panel's packed weights. */
+static inline size_t sweep_chunk_bytes(const sweep *s) {
+    return s->chunk * s->steps * 2 * TILE_BYTES;
+}
 
 /* Tiles beside each other in a panel. */
 static inline size_t sweep_panel_tiles(const sweep *s, size_t panel) {

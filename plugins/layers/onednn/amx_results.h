@@ -50,20 +50,25 @@ ALWAYS void store_run(storing how, const panel_values *v,
                       const float (*sums)[BLOCK_COLS], size_t rows, size_t apart,
                       bf16 *to) {
     const size_t count = how.whole ? BLOCK_COLS : v->count;
+    const size_t parts = count > LANES ? 2 : 1;
+    const access whole = {1, 0, LANES}, last = {1, 1, count - (parts - 1) * LANES};
     for (size_t r = 0; r < rows; r++, to += apart) {
-        vec low = row_part(sums[r], 0) + v->bias[0];
-        vec high = row_part(sums[r], 1) + v->bias[1];
-        if (how.add) {
-            low += load_some((access){1, 1, least(count, LANES)}, to);
-            if (count > LANES)
-                high += load_some((access){1, 1, count - LANES}, to + LANES);
+        vec part[2];
+        EACH(i, parts) {
+            part[i] = row_part(sums[r], i) + v->bias[i];
+            if (how.add)
+                part[i] += load(i + 1 < parts ? whole : last, to + i * LANES);
+            part[i] = bounded(how.limit, &v->limit, part[i]);
         }
-        store_two(bounded(how.limit, &v->limit, low),
-                  bounded(how.limit, &v->limit, high), count, how.stream, to);
+        if (how.whole)
+            store_adjacent(whole, 2, how.stream ? STREAM_LINES : 0, to, part);
+        for (size_t i = 0; !how.whole && i < parts; i++)
+            store(i + 1 < parts ? whole : last, to + i * LANES, part[i]);
     }
 }
 
-/* Stores a block of results: those of each padded row without what is between rows. */
+/* Stores a block of results, row by row of the image; what was computed between two
+ * rows is dropped. */
 ALWAYS void store_rows(storing how, const item *t, size_t image, size_t first,
                        size_t rows, size_t panel, const block_sums *sums) {
     const sweep *s = t->s;

@@ -57,7 +57,7 @@ static void copy_row(const item *t, size_t image, ptrdiff_t y, bf16 *to) {
     }
 }
 
-/* Copies the padded rows of a band, those of each phase together. */
+/* Copies the padded rows of a band, phase after phase. */
 static void copy_image(const item *t, size_t image, char *copy) {
     const sweep *s = t->s;
     bf16 *to = (bf16 *)(void *)copy;
@@ -93,12 +93,11 @@ static void copy_block(const item *t, size_t pixel, size_t rows, char *tiles) {
         }
 }
 
-/* ---- Blocks, items and panels ------------------------------------------------------
- */
+/* ---- Blocks, items and panels ---------------------------------------------------- */
 
-/* The factors of one chunk of a panel. */
+/* The factors of the chunk of a panel that begins with a run. */
 static block_factors factors_of(const item *t, const char *left, size_t panel,
-                                size_t run, const char *packed) {
+                                size_t run, const char *right) {
     const sweep *s = t->s;
     const size_t tiles = sweep_panel_tiles(s, panel);
     const size_t row = s->columns * s->channels * sizeof(bf16);
@@ -110,24 +109,27 @@ static block_factors factors_of(const item *t, const char *left, size_t panel,
         .left_at = t->run_at + run,
         .runs = s->chunk,
         .steps = s->steps,
-        .right = packed + run * s->steps * tiles * TILE_BYTES,
+        .right = right,
         .right_step = tiles * TILE_BYTES,
         .right_tile = TILE_BYTES,
     };
 }
 
-/* Computes up to BLOCK_ROWS results of some panels, from the rows at `left`. The
- * results of a panel are stored while the tiles multiply the next one. */
+/* Computes up to BLOCK_ROWS results of the near panels from `panel` on, from the rows
+ * at `left`. The results of a panel are stored while the tiles multiply the next one.
+ */
 static void do_block(const item *t, const char *left, size_t image, size_t first,
-                     size_t panel, size_t panels, const char *packed) {
+                     size_t panel) {
     const sweep *s = t->s;
+    const size_t panels = least(s->near_panels, s->panels - panel);
     const size_t rows = least(t->rows * s->across - first, BLOCK_ROWS);
     block_sums done[2];
     for (size_t run = 0; run < s->runs; run += s->chunk) {
         const int last = run + s->chunk == s->runs;
         for (size_t p = 0; p < panels; p++) {
-            const block_factors f = factors_of(t, left, panel + p, run,
-                                               packed + p * s->panel_bytes);
+            const char *right = t->packed + (panel + p) * s->panel_bytes +
+                                step_at(s, panel + p, run, 0);
+            const block_factors f = factors_of(t, left, panel + p, run, right);
             block_sum(&f, rows, s->results - (panel + p) * BLOCK_COLS,
                       run ? &t->sums[p] : NULL, last ? &done[p % 2] : &t->sums[p]);
             if (last && p)
@@ -146,12 +148,11 @@ static void do_tiled(const item *t, size_t image, size_t first) {
     const size_t pixel = (image * s->in[0] + t->row) * s->in[1];
     for (size_t r = first; r < end; r += BLOCK_ROWS)
         copy_block(t, pixel + r, end - r,
-                   t->copies + (r - first) / BLOCK_ROWS * sweep_block_bytes(s));
+                   t->copies + (r - first) / BLOCK_ROWS * s->panel_bytes);
     for (size_t panel = 0; panel < s->panels; panel += s->near_panels)
         for (size_t r = first; r < end; r += BLOCK_ROWS)
-            do_block(t, t->copies + (r - first) / BLOCK_ROWS * sweep_block_bytes(s),
-                     image, r, panel, least(s->near_panels, s->panels - panel),
-                     t->packed + panel * s->panel_bytes);
+            do_block(t, t->copies + (r - first) / BLOCK_ROWS * s->panel_bytes, image, r,
+                     panel);
 }
 
 /* Where a block of rows is that begins at a pixel. A last block of fewer rows is
@@ -176,9 +177,7 @@ static void do_rows(const item *t, size_t image) {
     const size_t pixel = (image * s->in[0] + t->row) * s->in[1];
     for (size_t panel = 0; panel < s->panels; panel += s->near_panels)
         for (size_t r = 0; r < t->rows * s->across; r += BLOCK_ROWS)
-            do_block(t, rows_at(t, pixel + r), image, r, panel,
-                     least(s->near_panels, s->panels - panel),
-                     t->packed + panel * s->panel_bytes);
+            do_block(t, rows_at(t, pixel + r), image, r, panel);
 }
 
 static void do_images(const item *t) {
@@ -192,9 +191,7 @@ static void do_images(const item *t) {
                 do_block(t,
                          t->copies + i * s->image_bytes +
                              r * s->columns * s->channels * sizeof(bf16),
-                         t->image + i, r, panel,
-                         least(s->near_panels, s->panels - panel),
-                         t->packed + panel * s->panel_bytes);
+                         t->image + i, r, panel);
 }
 
 /* Threads share images and their bands. */
@@ -220,18 +217,6 @@ static void run_items(item *t, const char *packed) {
     }
 }
 
-/* Packs one chunk of the weights of some panels. */
-static void pack_chunk(const sweep *s, const sweep_weights *w, size_t panel,
-                       size_t panels, size_t run, char *packed) {
-    for (size_t r = run; r < run + s->chunk; r++)
-        for (size_t step = 0; step < s->steps; step++)
-            for (size_t p = 0; p < panels; p++)
-                pack_step(s, w, 0, panel + p, r, step,
-                          packed + p * s->panel_bytes / s->runs * s->chunk -
-                              run * s->steps * sweep_panel_tiles(s, panel + p) *
-                                  TILE_BYTES);
-}
-
 /* Adds the products of a chunk of the whole source and some panels. */
 static void do_chunk(const item *t, const char *source, size_t panel, size_t panels,
                      size_t run) {
@@ -241,10 +226,10 @@ static void do_chunk(const item *t, const char *source, size_t panel, size_t pan
         const size_t block = first / BLOCK_ROWS;
         const size_t rows = least(s->count[0] - first, BLOCK_ROWS);
         for (size_t p = 0; p < panels; p++) {
-            block_factors f = factors_of(t, source + block * sweep_block_bytes(s),
-                                         panel + p, run, t->copies);
+            const block_factors f = factors_of(t, source + block * s->panel_bytes,
+                                               panel + p, run,
+                                               t->copies + p * sweep_chunk_bytes(s));
             block_sums done, *kept = &t->sums[block * s->near_panels + p];
-            f.right = t->copies + p * s->panel_bytes / s->runs * s->chunk;
             block_sum(&f, rows, s->results - (panel + p) * BLOCK_COLS,
                       run ? kept : NULL, last ? &done : kept);
             if (last)
@@ -263,7 +248,7 @@ static void run_panels(item *t, const sweep_weights *w, char *source) {
 #pragma omp for schedule(static)
     for (size_t b = 0; b < blocks; b++)
         copy_block(t, b * BLOCK_ROWS, s->count[0] - b * BLOCK_ROWS,
-                   source + b * sweep_block_bytes(s));
+                   source + b * s->panel_bytes);
 #pragma omp for schedule(static)
     for (size_t panel = 0; panel < s->panels; panel += s->near_panels) {
         size_t panels = least(s->near_panels, s->panels - panel);

@@ -57,8 +57,8 @@ static void cut_into_bands(sweep *s) {
         1, least(s->source_bytes / s->image_bytes, ceiling(s->batch, s->threads)));
 }
 
-/* The largest number of steps, up to PART_STEPS, of which the channels are a multiple;
- * all of them if there is none. */
+/* The largest divisor of `steps` from half of PART_STEPS to PART_STEPS; `steps` if
+ * there is none. */
 static size_t part_steps(size_t steps) {
     for (size_t n = PART_STEPS; n >= PART_STEPS / 2; n--)
         if (steps % n == 0)
@@ -84,16 +84,11 @@ static void cut_into_runs(sweep *s) {
         s->chunk = s->runs;
 }
 
-/* Packed weights and sums of a panel, where threads share these. */
-static size_t chunk_bytes(const sweep *s) {
-    return s->panel_bytes / s->runs * s->chunk +
-           ceiling(s->count[0], BLOCK_ROWS) * sizeof(block_sums);
-}
-
 /* Weights that do not stay in the cache are read again for each set of images, so these
  * are larger. Threads that share the panels pack one chunk of each at a time; where
  * weights of adjacent results are adjacent, many panels make longer reads. */
 static void choose_near_panels(sweep *s) {
+    const size_t sums = ceiling(s->count[0], BLOCK_ROWS) * sizeof(block_sums);
     s->near_panels = least(s->panels, PANEL_BYTES / s->panel_bytes);
     s->source_bytes = SOURCE_BYTES;
     if (s->near_panels < s->panels) {
@@ -101,8 +96,8 @@ static void choose_near_panels(sweep *s) {
         s->source_bytes = MORE_SOURCE;
     }
     if (s->by_panels && s->adjacent)
-        s->near_panels = most(
-            1, least(ceiling(s->panels, s->threads), PANEL_BYTES / chunk_bytes(s)));
+        s->near_panels = most(1, least(ceiling(s->panels, s->threads),
+                                       PANEL_BYTES / (sweep_chunk_bytes(s) + sums)));
     else if (s->by_panels)
         s->near_panels = 1;
 }
@@ -130,23 +125,18 @@ void sweep_plan(sweep *s) {
     cut_into_bands(s);
 }
 
-/* Bytes of a block of rows of the source, as tiles. */
-size_t sweep_block_bytes(const sweep *s) {
-    return s->runs * s->steps * 2 * TILE_BYTES;
-}
-
 /* Blocks of rows that are copied as tiles before they are multiplied: one, unless they
  * are used for several sets of panels. */
 size_t sweep_blocks_at_once(const sweep *s) {
     size_t most_blocks = ceiling(s->band * s->across, BLOCK_ROWS);
     return s->panels == s->near_panels
                ? 1
-               : most(1, least(most_blocks, s->source_bytes / sweep_block_bytes(s)));
+               : most(1, least(most_blocks, s->source_bytes / s->panel_bytes));
 }
 
 /* What all threads share: the packed weights or, if threads share these, the source. */
 size_t sweep_packed_bytes(const sweep *s) {
-    return s->by_panels ? ceiling(s->count[0], BLOCK_ROWS) * sweep_block_bytes(s)
+    return s->by_panels ? ceiling(s->count[0], BLOCK_ROWS) * s->panel_bytes
                         : s->group * s->panels * s->panel_bytes;
 }
 
@@ -155,9 +145,9 @@ size_t sweep_packed_bytes(const sweep *s) {
  */
 size_t sweep_copies_bytes(const sweep *s) {
     if (s->by_panels)
-        return s->near_panels * s->panel_bytes / s->runs * s->chunk;
+        return s->near_panels * sweep_chunk_bytes(s);
     if (s->tiled)
-        return sweep_blocks_at_once(s) * sweep_block_bytes(s);
+        return sweep_blocks_at_once(s) * s->panel_bytes;
     if (s->direct)
         return aligned(BLOCK_ROWS * s->channels * sizeof(bf16));
     return aligned(s->together * s->image_bytes);

@@ -181,10 +181,6 @@ static dlc_status choose(weighted *w, const dlc_layout *any,
     return make_all(w, any, &choices[best], &slow);
 }
 
-static size_t larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 /* Scratch: weights, or their gradient, in another layout, then what the primitives
  * need. Primitives that don't exist need no bytes. */
 static void plan_memory(weighted *w, dlc_layer_memory *memory) {
@@ -192,21 +188,31 @@ static void plan_memory(weighted *w, dlc_layer_memory *memory) {
                        &w->own_to_forward, &w->own_to_data,   &w->weights_to_own};
     size_t most = training(w) ? w->own_gradient_bytes : 0, bytes = 0;
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        most = larger(most, ops[i]->scratch_bytes);
+        most = max_size(most, ops[i]->scratch_bytes);
     if (w->kept)
         memory->workspace_bytes = round64(w->forward_weights->bytes);
     else if (w->own_to_forward.pd)
         bytes = round64(w->forward_weights->bytes);
     if (w->own_to_data.pd)
-        bytes = larger(bytes, round64(w->data_weights->bytes));
+        bytes = max_size(bytes, round64(w->data_weights->bytes));
     if (w->weights_to_own.pd)
-        bytes = larger(bytes, round64(w->diff_weights->bytes));
+        bytes = max_size(bytes, round64(w->diff_weights->bytes));
     w->reordered_bytes = bytes;
     memory->scratch_bytes = bytes + most;
     if (!training(w))
         return;
     memory->reads_in = has_weight_gradient(&w->head);
     memory->reads_out = w->relu.on;
+}
+
+dlc_status weighted_prepare_params(weighted *w, dlc_layer_memory *memory) {
+    context *net = w->head.net;
+    memory->param_count[0] = layout_count(w->weights);
+    dlc_status status = op_reorder(&w->import_op, net, w->head.name, w->plain_weights,
+                                   w->weights);
+    return status == DLC_OK ? op_reorder(&w->export_op, net, w->head.name, w->weights,
+                                         w->plain_weights)
+                            : status;
 }
 
 dlc_status weighted_prepare(weighted *w, dlc_layer_memory *memory,
@@ -223,16 +229,11 @@ dlc_status weighted_prepare(weighted *w, dlc_layer_memory *memory,
         return DLC_ERR_NOMEM;
     dlc_status status = choose(w, any, choices, count);
     if (status == DLC_OK)
-        status = op_reorder(&w->import_op, net, w->head.name, w->plain_weights,
-                            w->weights);
-    if (status == DLC_OK)
-        status = op_reorder(&w->export_op, net, w->head.name, w->weights,
-                            w->plain_weights);
+        status = weighted_prepare_params(w, memory);
     if (status != DLC_OK)
         return status;
     layout_set(&memory->in[0], w->src);
     layout_set(&memory->out[0], w->dst);
-    memory->param_count[0] = layout_count(w->weights);
     plan_memory(w, memory);
     return DLC_OK;
 }

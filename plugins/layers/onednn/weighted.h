@@ -64,6 +64,10 @@ dlc_status weighted_prepare(weighted *w, dlc_layer_memory *memory,
                             const dlc_shape *weights, const weighted_choice *choices,
                             int count);
 
+/* Makes the reorders between plain parameters and the layer's own, whose layouts are
+ * set, and says how many numbers the own ones have. */
+dlc_status weighted_prepare_params(weighted *w, dlc_layer_memory *memory);
+
 dlc_status weighted_fuse(dlc_layer *layer, const dlc_feature *next,
                          const dlc_settings *settings);
 dlc_status weighted_forward(dlc_layer *layer, const dlc_layer_run *run);

@@ -58,10 +58,6 @@ static dlc_status choose_weights(weighted *w, weighted_amx *amx,
     return status;
 }
 
-static size_t larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 dlc_status weighted_amx_prepare(weighted *w, weighted_amx *amx,
                                 dlc_layer_memory *memory, const dlc_layout *src,
                                 const dlc_layout *dst, const dlc_shape *shape,
@@ -79,20 +75,15 @@ dlc_status weighted_amx_prepare(weighted *w, weighted_amx *amx,
     amx->reordered_bytes = 0;
     dlc_status status = choose_weights(w, amx, order);
     if (status == DLC_OK)
-        status = op_reorder(&w->import_op, net, w->head.name, w->plain_weights,
-                            w->weights);
-    if (status == DLC_OK)
-        status = op_reorder(&w->export_op, net, w->head.name, w->weights,
-                            w->plain_weights);
+        status = weighted_prepare_params(w, memory);
     if (status != DLC_OK)
         return status;
     layout_set(&memory->in[0], src);
     layout_set(&memory->out[0], dst);
-    memory->param_count[0] = layout_count(w->weights);
     memory->scratch_bytes = amx->reordered_bytes +
-                            larger(amx->kernels->space_bytes(&amx->conv, training),
-                                   larger(amx->from_plain.scratch_bytes,
-                                          amx->to_plain.scratch_bytes));
+                            max_size(amx->kernels->space_bytes(&amx->conv, training),
+                                     max_size(amx->from_plain.scratch_bytes,
+                                              amx->to_plain.scratch_bytes));
     memory->reads_in = has_weight_gradient(&w->head);
     memory->reads_out = training && w->relu.on;
     memory->accumulates_gradient = memory->shared_gradient & 1;
