@@ -82,15 +82,22 @@ static placing pad_image(const task *t, const unit *u, size_t image) {
                      .pixel = g->left.channels};
 }
 
+/* Zeroes the rows behind the first `count` that the last tile of rows reads. */
+static void clear_rows(const gradient *g, size_t count, bf16 *rows) {
+    size_t end = ceiling(count, TILE_ROWS) * TILE_ROWS;
+    memset(rows + count * g->plane, 0, (end - count) * g->plane * sizeof *rows);
+}
+
 /* With few channels a row of the window is copied as one pixel with more of them. What
  * is copied beyond it belongs to rows that are not used. */
 static void copy_unfolded(const task *t, const unit *u, size_t image, bf16 *to) {
     const gradient *g = t->g;
+    const size_t rows = ceiling(g->rows, 8) * 8;
     placing at = pad_image(t, u, image);
-    for (size_t py = 0; py < g->row_phases; py++) {
+    for (size_t py = 0; py < g->row_phases; py++, to += g->slice * g->plane) {
         at.shift[0] = (ptrdiff_t)py;
-        copy_turned(&at, least(ceiling(g->rows, 8) * 8, g->slice), g->plane,
-                    to + py * g->slice * g->plane);
+        copy_turned(&at, rows, g->plane, to);
+        clear_rows(g, rows, to);
     }
 }
 
@@ -102,15 +109,16 @@ static void copy_left(const task *t, const unit *u, size_t image) {
         copy_unfolded(t, u, image, to);
         return;
     }
+    const size_t channels = least(g->left.channels - first, g->slice);
     placing at = place_image(g, &g->left, t->group, u->image + image);
     at.image += first;
     at.scale = g->stride;
     for (size_t py = 0; py < g->row_phases; py++)
-        for (size_t px = 0; px < g->column_phases; px++) {
+        for (size_t px = 0; px < g->column_phases; px++, to += g->slice * g->plane) {
             at.shift[0] = (ptrdiff_t)(u->row * g->stride + py) - (ptrdiff_t)g->pad[0];
             at.shift[1] = (ptrdiff_t)px - (ptrdiff_t)g->pad[1];
-            copy_turned(&at, least(g->left.channels - first, g->slice), g->plane,
-                        to + (py * g->column_phases + px) * g->slice * g->plane);
+            copy_turned(&at, channels, g->plane, to);
+            clear_rows(g, channels, to);
         }
 }
 
@@ -370,8 +378,6 @@ void PER_ISA(gradient_run_)(const amx_conv *c, const bf16 *in, const bf16 *out_d
         t.left = copies + (size_t)omp_get_thread_num() * gradient_thread_bytes(&g);
         t.right = t.left + g.together * gradient_left_bytes(&g);
         t.padded = (bf16 *)(void *)(t.right + g.together * gradient_right_bytes(&g));
-        memset(t.left, 0,
-               gradient_thread_bytes(&g)); /* what no copy writes is read, too */
         tiles_begin();
 #pragma omp for schedule(static)
         for (size_t n = 0; n < tasks * g.parts; n++) {
