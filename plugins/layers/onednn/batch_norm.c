@@ -103,16 +103,7 @@ static int view_of(const dlc_layout *layout, const dlc_shape *shape,
 
 /* The kernels with the widest vectors that adjacent channels fill. */
 static const channel_kernels *kernels_for(const channel_view *view) {
-    static const channel_kernels *const all[] = {
-        [ISA_BASE] = &channels_base,
-#ifdef __x86_64__
-        [ISA_AVX2] = &channels_avx2,
-        [ISA_AVX512] = &channels_avx512,
-#else
-        [ISA_AVX2] = &channels_base,
-        [ISA_AVX512] = &channels_base,
-#endif
-    };
+    static const channel_kernels *const all[] = ISA_TABLES(channels_);
     isa best = isa_here();
     while (best > ISA_BASE && !view->along && view->side < all[best]->lanes)
         best--;

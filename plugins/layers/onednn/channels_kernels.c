@@ -91,23 +91,15 @@ ALWAYS void start_values(kind k, const channel_view *v, const part *p,
     o->diff_slope = values_of(v, p, from->diff_slope, space->diff_slope);
 }
 
-ALWAYS vec some_of(const float *from) {
-    return (vec) * (const vec_there *)(const void *)from;
-}
-
-ALWAYS void put_sums(float *to, vec v) {
-    *(vec_there *)(void *)to = (vec_there)v;
-}
-
 ALWAYS terms terms_of(kind k, const operands *v, size_t c) {
-    terms t = {.mean = some_of(v->mean + c)};
+    terms t = {.mean = floats_at(v->mean + c)};
     if (k.pass != SUM) {
-        t.factor = some_of(v->factor + c);
-        t.add = some_of(v->add + c);
+        t.factor = floats_at(v->factor + c);
+        t.add = floats_at(v->add + c);
     }
     if (k.pass == APPLY_BACK) {
-        t.diff_mean = some_of(v->diff_mean + c);
-        t.diff_slope = some_of(v->diff_slope + c);
+        t.diff_mean = floats_at(v->diff_mean + c);
+        t.diff_slope = floats_at(v->diff_slope + c);
     }
     return t;
 }
@@ -182,8 +174,8 @@ ALWAYS void fetch(kind k, access v, const operands *o, size_t i, size_t count) {
 
 /* ---- Rows ----------------------------------------------------------------------- */
 
-/* `wide` adjacent vectors, the first of which is element c of a row, of `count` rows
- * from element i on. */
+/* Processes `wide` adjacent vectors from element c of a row on, in each of `count`
+ * rows; the first row begins at element i. */
 ALWAYS void column(kind k, access v, size_t wide, size_t count, const operands *o,
                    const rows *r, size_t i, size_t c) {
     terms t[2];
@@ -192,8 +184,8 @@ ALWAYS void column(kind k, access v, size_t wide, size_t count, const operands *
         t[u] = terms_of(k, o, c + u * LANES);
         if (!adds_up(k))
             continue;
-        first[u] = some_of(o->first + c + u * LANES);
-        second[u] = some_of(o->second + c + u * LANES);
+        first[u] = floats_at(o->first + c + u * LANES);
+        second[u] = floats_at(o->second + c + u * LANES);
     }
     EACH(j, count) {
         size_t at = i + j * r->step + c;
@@ -220,8 +212,8 @@ ALWAYS void column(kind k, access v, size_t wide, size_t count, const operands *
     EACH(u, wide) {
         if (!adds_up(k))
             break;
-        put_sums(o->first + c + u * LANES, first[u]);
-        put_sums(o->second + c + u * LANES, second[u]);
+        floats_to(o->first + c + u * LANES, first[u]);
+        floats_to(o->second + c + u * LANES, second[u]);
     }
 }
 
@@ -295,7 +287,7 @@ static void start_shifts(const channel_chunk *at, const extent *e, const part *p
     size_t base = first_element(v, at->group, p, e, 0);
     for (size_t i = 0, width = v->along ? 1 : p->unit; i < width; i += LANES) {
         const access some = {v->bf16, 1, width - i < LANES ? width - i : LANES};
-        put_sums(shift + i, load_some(some, element(some, at->task->x, base + i)));
+        floats_to(shift + i, load_some(some, element(some, at->task->x, base + i)));
     }
 }
 

@@ -79,14 +79,6 @@ static size_t space_bytes(const colours_conv *c) {
 
 /* ---- Sums ----------------------------------------------------------------------- */
 
-ALWAYS vec there(const float *from) {
-    return (vec) * (const vec_there *)(const void *)from;
-}
-
-ALWAYS void put(float *to, vec v) {
-    *(vec_there *)(void *)to = (vec_there)v;
-}
-
 /* The rows of the image under `rows` rows of windows. */
 static void copy_rows(const colours_conv *c, const float *in, size_t first, size_t rows,
                       float *to) {
@@ -119,11 +111,11 @@ ALWAYS void tile(size_t taps, const float *copy, const pixels *p, float *sums,
     vec sum[TILE_TAPS][TILE_VECTORS];
     EACH_TAP(t, taps)
         EACH(v, TILE_VECTORS)
-            sum[t][v] = there(sums + t * filters + v * LANES);
+            sum[t][v] = floats_at(sums + t * filters + v * LANES);
     for (size_t y = 0; y < p->rows; y++) {
         const float *x = copy + y * p->row_step;
         for (size_t i = p->columns; i; i--, x += column_step) {
-            const vec d[TILE_VECTORS] = {there(a), there(b)};
+            const vec d[TILE_VECTORS] = {floats_at(a), floats_at(b)};
             fetch_ahead(soon, sizeof(vec));
             EACH_TAP(t, taps)
                 EACH(v, TILE_VECTORS)
@@ -135,7 +127,7 @@ ALWAYS void tile(size_t taps, const float *copy, const pixels *p, float *sums,
     }
     EACH_TAP(t, taps)
         EACH(v, TILE_VECTORS)
-            put(sums + t * filters + v * LANES, sum[t][v]);
+            floats_to(sums + t * filters + v * LANES, sum[t][v]);
 }
 
 /* clang-format on */
@@ -167,10 +159,10 @@ static size_t vector_at(const colours_conv *c, size_t f) {
 
 static void add_biases(const pixels *p, float *sums) {
     EACH(v, TILE_VECTORS) {
-        vec sum = there(sums + v * LANES);
+        vec sum = floats_at(sums + v * LANES);
         for (size_t i = 0; i < p->rows * p->columns; i++)
-            sum += there(p->vector[v] + i * p->step);
-        put(sums + v * LANES, sum);
+            sum += floats_at(p->vector[v] + i * p->step);
+        floats_to(sums + v * LANES, sum);
     }
 }
 
@@ -213,9 +205,9 @@ static void add_parts(const colours_conv *c, size_t f, float *sums, float *weigh
     for (size_t t = 0; t <= taps; t++) {
         const float *from = sums + t * c->filters + f;
         float total[LANES];
-        vec sum = there(from);
+        vec sum = floats_at(from);
         for (size_t p = 1; p < parts; p++)
-            sum += there(from + p * sums_of(c));
+            sum += floats_at(from + p * sums_of(c));
         memcpy(total, &sum, sizeof total);
         size_t plain = t % c->channels * area + t / c->channels;
         for (size_t i = 0; i < LANES; i++)

@@ -6,13 +6,7 @@
 #include <stdio.h>
 
 static const batch_blocked_kernels *kernels_here(void) {
-    static const batch_blocked_kernels *const all[] = {
-        [ISA_BASE] = &batch_blocked_base,
-#ifdef __x86_64__
-        [ISA_AVX2] = &batch_blocked_avx2,
-        [ISA_AVX512] = &batch_blocked_avx512,
-#endif
-    };
+    static const batch_blocked_kernels *const all[] = ISA_TABLES(batch_blocked_);
     return all[isa_here()];
 }
 

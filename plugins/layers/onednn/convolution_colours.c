@@ -6,13 +6,7 @@
 #include <omp.h>
 
 static const colours_kernels *kernels_here(void) {
-    static const colours_kernels *const all[] = {
-        [ISA_BASE] = &colours_base,
-#ifdef __x86_64__
-        [ISA_AVX2] = &colours_avx2,
-        [ISA_AVX512] = &colours_avx512,
-#endif
-    };
+    static const colours_kernels *const all[] = ISA_TABLES(colours_);
     return all[isa_here()];
 }
 

@@ -6,13 +6,8 @@
 #include <stdio.h>
 
 static const depthwise_kernels *kernels_here(void) {
-#ifdef __x86_64__
-    if (isa_here() == ISA_AVX512)
-        return &depthwise_avx512;
-    if (isa_here() == ISA_AVX2)
-        return &depthwise_avx2;
-#endif
-    return &depthwise_base;
+    static const depthwise_kernels *const all[] = ISA_TABLES(depthwise_);
+    return all[isa_here()];
 }
 
 static depthwise_conv describe_shape(const sliding_window *window, const dlc_shape *in,

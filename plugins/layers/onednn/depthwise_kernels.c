@@ -57,7 +57,7 @@ ALWAYS void sum_vector(size_t taps, size_t step, access v, const block *b,
         if (taps) {
             vec weight[UNROLLED];
             EACH(t, taps)
-            weight[t] = (vec) * (const vec_there *)(weights + t * b->apart);
+            weight[t] = floats_at(weights + t * b->apart);
             EACH_READ(j, (COLUMNS - 1) * step + taps) {
                 vec x = load(v, element(v, read[j], b->at + i));
                 EACH(t, taps)
@@ -66,7 +66,7 @@ ALWAYS void sum_vector(size_t taps, size_t step, access v, const block *b,
             }
         } else {
             for (size_t t = 0; t < b->taps; t++) {
-                vec weight = (vec) * (const vec_there *)(weights + t * b->apart);
+                vec weight = floats_at(weights + t * b->apart);
                 EACH(u, COLUMNS)
                 sums[u] += load(v, element(v, read[u * b->step + t], b->at + i)) *
                            weight;

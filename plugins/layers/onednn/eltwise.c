@@ -46,13 +46,7 @@ static dlc_status fuse(dlc_layer *layer, const dlc_feature *next,
 }
 
 const eltwise_kernels *eltwise_kernels_here(void) {
-    static const eltwise_kernels *const all[] = {
-        [ISA_BASE] = &eltwise_base,
-#ifdef __x86_64__
-        [ISA_AVX2] = &eltwise_avx2,
-        [ISA_AVX512] = &eltwise_avx512,
-#endif
-    };
+    static const eltwise_kernels *const all[] = ISA_TABLES(eltwise_);
     return all[isa_here()];
 }
 

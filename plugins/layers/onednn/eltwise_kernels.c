@@ -31,13 +31,6 @@
         call(bf16_, LIMIT_ANY, __VA_ARGS__); \
     }
 
-ALWAYS void put(access v, int stream, void *to, vec value) {
-    if (stream && !v.partial)
-        store_stream(v, to, value);
-    else
-        store(v, to, value);
-}
-
 ALWAYS void add_of(int bf16, limit_kind kind, size_t count, const void *a,
                    const void *b, const limits *l, int stream, void *out) {
     FOR_VECTORS(

@@ -18,4 +18,14 @@ static inline isa isa_here(void) {
     return ISA_BASE;
 }
 
+/* The initializer of an array of pointers by isa, to the tables that a file defines
+ * which is compiled once for each (per_isa.h): ISA_TABLES(pool_). */
+#ifdef __x86_64__
+#define ISA_TABLES(name) \
+    { &name##base, &name##avx2, &name##avx512 }
+#else
+#define ISA_TABLES(name) \
+    { &name##base, &name##base, &name##base }
+#endif
+
 #endif

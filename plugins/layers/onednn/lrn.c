@@ -67,24 +67,12 @@ static const op_layer_kind kind = {forward_pd, backward_pd};
 /* ---- Our own kernels ------------------------------------------------------------ */
 
 static const lrn_kernels *kernels_here(void) {
-    static const lrn_kernels *const all[] = {
-        [ISA_BASE] = &lrn_base,
-#ifdef __x86_64__
-        [ISA_AVX2] = &lrn_avx2,
-        [ISA_AVX512] = &lrn_avx512,
-#endif
-    };
+    static const lrn_kernels *const all[] = ISA_TABLES(lrn_);
     return all[isa_here()];
 }
 
 static const lrn_plane_kernels *plane_kernels_here(void) {
-    static const lrn_plane_kernels *const all[] = {
-        [ISA_BASE] = &lrn_plane_base,
-#ifdef __x86_64__
-        [ISA_AVX2] = &lrn_plane_avx2,
-        [ISA_AVX512] = &lrn_plane_avx512,
-#endif
-    };
+    static const lrn_plane_kernels *const all[] = ISA_TABLES(lrn_plane_);
     return all[isa_here()];
 }
 

@@ -51,14 +51,6 @@ ALWAYS size_t points_of(const strip *s) {
     return s->row < NEAR ? NEAR / s->row : 1;
 }
 
-ALWAYS vec there(const float *room, size_t c) {
-    return (vec) * (const vec_there *)(const void *)(room + c);
-}
-
-ALWAYS void keep(float *room, size_t c, vec value) {
-    *(vec_there *)(void *)(room + c) = (vec_there)value;
-}
-
 /* What each element needs of the others, and of itself later on. */
 typedef struct rooms {
     _Alignas(64) float x[ROOM], squares[ROOM], shares[ROOM], scaled[ROOM];
@@ -73,27 +65,20 @@ ALWAYS vec load_ahead(access v, const void *from, size_t i) {
 ALWAYS void keep_square(access v, size_t i, size_t c, const void *in, rooms *r) {
     vec x = load_ahead(v, in, i);
     if (v.bf16)
-        keep(r->x, c, x); /* not to be converted again */
-    keep(r->squares, c, x * x);
+        floats_to(r->x + c, x); /* not to be converted again */
+    floats_to(r->squares + c, x * x);
 }
 
 ALWAYS vec x_of(access v, size_t i, size_t c, const void *in, const rooms *r) {
-    return v.bf16 ? there(r->x, c) : load(v, element(v, in, i));
+    return v.bf16 ? floats_at(r->x + c) : load(v, element(v, in, i));
 }
 
 /* The sum over the neighbourhood; `reach` is a constant if it is common. */
 ALWAYS vec sum_around(const float *room, size_t c, size_t reach) {
-    vec sum = there(room, c);
+    vec sum = floats_at(room + c);
     for (size_t d = 1; d <= reach; d++)
-        sum += there(room, c - d) + there(room, c + d);
+        sum += floats_at(room + c - d) + floats_at(room + c + d);
     return sum;
-}
-
-ALWAYS void put(const lrn_plan *p, access v, void *to, vec value) {
-    if (p->stream && !v.partial)
-        store_stream(v, to, value);
-    else
-        store(v, to, value);
 }
 
 /* ---- Forward -------------------------------------------------------------------- */
@@ -101,7 +86,8 @@ ALWAYS void put(const lrn_plan *p, access v, void *to, vec value) {
 ALWAYS void normalise(const lrn_plan *p, access v, size_t i, size_t c, size_t reach,
                       const rooms *r, const void *in, void *out) {
     powers s = powers_of(p->k + p->factor * sum_around(r->squares, c, reach));
-    put(p, v, element_to(v, out, i), x_of(v, i, c, in, r) * s.minus_three_quarters);
+    put(v, p->stream, element_to(v, out, i),
+        x_of(v, i, c, in, r) * s.minus_three_quarters);
 }
 
 ALWAYS void strips_forward(const lrn_plan *plan, int bf16, size_t reach, size_t at,
@@ -147,15 +133,15 @@ ALWAYS void keep_share(const lrn_plan *p, access v, size_t i, size_t c, size_t r
                        const void *in, const void *out_diff, rooms *r) {
     powers s = powers_of(p->k + p->factor * sum_around(r->squares, c, reach));
     vec diff = load_ahead(v, out_diff, i) * s.minus_three_quarters;
-    keep(r->scaled, c, diff);
-    keep(r->shares, c, diff * x_of(v, i, c, in, r) * s.minus_one);
+    floats_to(r->scaled + c, diff);
+    floats_to(r->shares + c, diff * x_of(v, i, c, in, r) * s.minus_one);
 }
 
 ALWAYS void gradient(const lrn_plan *p, access v, size_t i, size_t c, size_t reach,
                      const rooms *r, const void *in, void *in_diff) {
     vec others = sum_around(r->shares, c, reach) * (1.5f * p->factor);
-    put(p, v, element_to(v, in_diff, i),
-        there(r->scaled, c) - others * x_of(v, i, c, in, r));
+    put(v, p->stream, element_to(v, in_diff, i),
+        floats_at(r->scaled + c) - others * x_of(v, i, c, in, r));
 }
 
 ALWAYS void strips_backward(const lrn_plan *plan, int bf16, size_t reach, size_t at,

@@ -81,13 +81,6 @@ ALWAYS vec sum_around(size_t reach, const planes *r, size_t x) {
     return sum;
 }
 
-ALWAYS void put(const lrn_plan *p, access v, void *to, vec value) {
-    if (p->stream && !v.partial)
-        store_stream(v, to, value);
-    else
-        store(v, to, value);
-}
-
 ALWAYS void normalise(const lrn_plan *p, size_t reach, const slice *s, const planes *r,
                       const void *in, void *out) {
     keep_squares(p, s, in, r);
@@ -97,7 +90,8 @@ ALWAYS void normalise(const lrn_plan *p, size_t reach, const slice *s, const pla
             size_t i = element_of(p, s, y, x);
             powers power = powers_of(p->k + p->factor * sum_around(reach, r, x));
             vec value = load(s->v, element(s->v, in, i));
-            put(p, s->v, element_to(s->v, out, i), value * power.minus_three_quarters);
+            put(s->v, p->stream, element_to(s->v, out, i),
+                value * power.minus_three_quarters);
         }
     }
 }
@@ -129,7 +123,7 @@ ALWAYS void gradient(const lrn_plan *p, size_t reach, const slice *s, const plan
             size_t i = element_of(p, s, y, x);
             vec others = sum_around(reach, r, x) * (1.5f * p->factor);
             vec value = load(s->v, element(s->v, in, i));
-            put(p, s->v, element_to(s->v, in_diff, i),
+            put(s->v, p->stream, element_to(s->v, in_diff, i),
                 *vec_at(scaled + x * LANES) - others * value);
         }
     }

@@ -56,10 +56,7 @@ ALWAYS bits load_keys(access v, const void *from) {
 
 ALWAYS void store_keys(access v, int stream, void *to, bits keys) {
     if (!v.bf16) {
-        if (stream)
-            store_stream(v, to, (vec)keys);
-        else
-            store(v, to, (vec)keys);
+        put(v, stream, to, (vec)keys);
         return;
     }
     words h = key_back(keys);
@@ -361,11 +358,7 @@ ALWAYS void gather_at(const pool_plan *p, int average, const pool_tensors *t,
         }
     }
     EACH(u, n) {
-        void *to = element_to(v, at->to, c + u * LANES);
-        if (t->stream && !v.partial)
-            store_stream(v, to, sum[u]);
-        else
-            store(v, to, sum[u]);
+        put(v, t->stream, element_to(v, at->to, c + u * LANES), sum[u]);
     }
 }
 

@@ -65,13 +65,7 @@ static dlc_status infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
 /* ---- Our own kernels ------------------------------------------------------------ */
 
 static const pool_kernels *kernels_here(void) {
-    static const pool_kernels *const all[] = {
-        [ISA_BASE] = &pool_base,
-#ifdef __x86_64__
-        [ISA_AVX2] = &pool_avx2,
-        [ISA_AVX512] = &pool_avx512,
-#endif
-    };
+    static const pool_kernels *const all[] = ISA_TABLES(pool_);
     return all[isa_here()];
 }
 

@@ -157,6 +157,15 @@ ALWAYS vec *vec_to(float *at) {
     return (vec *)(void *)at;
 }
 
+/* A whole vector of float32 anywhere. */
+ALWAYS vec floats_at(const float *from) {
+    return (vec) * (const vec_there *)(const void *)from;
+}
+
+ALWAYS void floats_to(float *to, vec v) {
+    *(vec_there *)(void *)to = (vec_there)v;
+}
+
 /* Element `i` of a tensor. */
 ALWAYS const void *element(access kind, const void *base, size_t i) {
     return (const char *)base + i * (kind.bf16 ? sizeof(uint16_t) : sizeof(float));
@@ -184,6 +193,14 @@ ALWAYS void store_stream(access kind, void *to, vec v) {
 #endif
 }
 
+/* Stores a vector, past the caches if it is whole and `stream` is set. */
+ALWAYS void put(access kind, int stream, void *to, vec v) {
+    if (stream && !kind.partial)
+        store_stream(kind, to, v);
+    else
+        store(kind, to, v);
+}
+
 /* `count` adjacent vectors, 1 or 2. `stream`: 0, or as store_stream, or STREAM_LINES if
  * two vectors of bfloat16 are a whole cache line. */
 enum { STREAM_LINES = 2 };
@@ -201,10 +218,7 @@ ALWAYS void store_adjacent(access kind, size_t count, int stream, void *to,
     }
 #endif
     EACH(u, count) {
-        if (stream && !kind.partial)
-            store_stream(kind, element_to(kind, to, u * LANES), v[u]);
-        else
-            store(kind, element_to(kind, to, u * LANES), v[u]);
+        put(kind, stream, element_to(kind, to, u * LANES), v[u]);
     }
 }
 

@@ -106,7 +106,7 @@ ALWAYS void write_tile(size_t r, limit_kind kind, const limits *limit, const pas
     for (size_t v = 0; v < some->count; v++, image += plane, points += LANES) {
         vec add = {0};
         if (bias)
-            add = *(const vec_there *)(bias + v * LANES);
+            add = floats_at(bias + v * LANES);
         write_outputs(r, points, apart, &add, kind, limit, offset, image);
     }
 }
