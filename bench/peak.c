@@ -1,8 +1,8 @@
 /* The limits of this machine, on some threads at once, as one line of JSON: 10^9
  * operations a second (two per multiply-add) of float32 and of bf16, in vectors and in
  * tiles, and 10^9 bytes a second of memory that is read or copied; 0: the CPU cannot.
- * The measurement is that of `dlcore time`, for longer. bench/side_by_side.py compiles
- * and runs it: cc -O3 -pthread -I tools bench/peak.c tools/cpu_limits.c -o peak &&
+ * It measures as `dlcore time` does, for longer. bench/side_by_side.py compiles and
+ * runs it: cc -O3 -pthread -I tools bench/peak.c tools/cpu_limits.c -o peak &&
  * ./peak THREADS
  */
 #include <stdio.h>

@@ -1,5 +1,5 @@
 """Writes the report of side_by_side.py: its runs (one line of JSON each) as Markdown tables;
-and replaces the old report in a page, or that of one model of CPU."""
+and replaces the old report in a page, or the report of one model of CPU."""
 import collections
 import datetime
 import json
@@ -203,8 +203,8 @@ def make(path, command, dlcore):
 
 
 def put(page, text, maker="bench/side_by_side.py", machine=None):
-    """Replaces the script's last report in the page, and keeps the rest. With `machine` the last one
-    of such a machine, or adds the first."""
+    """Replaces the script's last report in the page, and keeps the rest. With `machine` it replaces
+    the last report of such a machine, or adds the first."""
     old, begin = page.read_text(), BEGIN.format(f"{maker} on {machine}" if machine else maker)
     place = NEXT.format(maker)
     if machine and begin not in old and place in old:

@@ -272,7 +272,7 @@ def choose_contestants(args, folder):
     for who in wanted:
         if who not in makers:
             raise SystemExit(f"--who {who} is not one of {', '.join(makers)}"
-                             + ("" if TRIXIE else "; set TRIXIE for those of Debian 13"))
+                             + ("" if TRIXIE else "; set TRIXIE to compare with Debian 13, too"))
     if {"tuned", "default"} & set(wanted) and not Torch.is_here():
         say(f"{PYTHON} has no PyTorch (python3-torch): `tuned` and `default` are left out")
         wanted = [who for who in wanted if who not in ("tuned", "default")]

@@ -125,7 +125,7 @@ size_t gradient_padded_rows(const gradient *g) {
 static size_t padded_bytes(const gradient *g) {
     size_t pixels = g->unfolded ? gradient_padded_rows(g) * gradient_padded_width(g)
                                 : 0;
-    return ceiling(pixels * g->left.channels * sizeof(bf16) + PADDED_SLACK, 64) * 64;
+    return aligned(pixels * g->left.channels * sizeof(bf16) + PADDED_SLACK);
 }
 
 size_t gradient_thread_bytes(const gradient *g) {

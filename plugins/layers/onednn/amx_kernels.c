@@ -52,11 +52,10 @@ typedef struct residue {
 static residue residue_of(const amx_conv *c, int d, size_t remainder) {
     const size_t stride = c->stride, pad = c->pad[d];
     residue r = {0};
-    r.low = pad > remainder ? (pad - remainder + stride - 1) / stride : 0;
+    r.low = pad > remainder ? ceiling(pad - remainder, stride) : 0;
     r.first = r.low * stride + remainder - pad;
-    r.count = r.first < c->in[d] ? (c->in[d] - r.first + stride - 1) / stride : 0;
-    r.taps = remainder < c->kernel[d] ? (c->kernel[d] - remainder + stride - 1) / stride
-                                      : 0;
+    r.count = r.first < c->in[d] ? ceiling(c->in[d] - r.first, stride) : 0;
+    r.taps = remainder < c->kernel[d] ? ceiling(c->kernel[d] - remainder, stride) : 0;
     return r;
 }
 

@@ -4,6 +4,7 @@
 #define ONEDNN_AMX_PLAN_H
 
 #include "amx.h"
+#include "sizes.h"
 
 enum {
     TILE_ROWS = 16,
@@ -19,22 +20,6 @@ enum {
 typedef struct block_sums {
     _Alignas(64) float at[BLOCK_ROWS][BLOCK_COLS];
 } block_sums;
-
-static inline size_t ceiling(size_t a, size_t b) {
-    return (a + b - 1) / b;
-}
-
-static inline size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-static inline size_t most(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
-static inline size_t aligned(size_t bytes) {
-    return ceiling(bytes, 64) * 64;
-}
 
 /* ---- Sweeps ---------------------------------------------------------------------- */
 

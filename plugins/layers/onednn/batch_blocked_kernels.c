@@ -102,12 +102,12 @@ ALWAYS vec rectified(vec v, float slope) {
 ALWAYS void forward_tile(size_t rows, const product *p, size_t first, const float *in,
                          float *out) {
     const batch_blocked_conv *c = p->conv;
-    size_t cols = min_of(COLS, c->positions - first), plane = out_plane(c);
+    size_t cols = least(COLS, c->positions - first), plane = out_plane(c);
     const float *from[COLS];
     vec sum[ROWS][COLS];
     out += first * LANES;
     EACH(j, COLS)
-        from[j] = in + c->position[first + min_of(j, cols - 1)];
+        from[j] = in + c->position[first + least(j, cols - 1)];
     EACH(r, rows)
         EACH(j, COLS)
             sum[r][j] = (vec){0} + (p->bias ? p->bias[r] : 0);
@@ -127,7 +127,7 @@ ALWAYS void forward_tile(size_t rows, const product *p, size_t first, const floa
 ALWAYS void backward_tile(size_t rows, const product *p, size_t first,
                           const float *out_diff, float *in_diff) {
     const batch_blocked_conv *c = p->conv;
-    size_t cols = min_of(COLS, c->positions - first);
+    size_t cols = least(COLS, c->positions - first);
     const float *from[COLS];
     vec sum[ROWS][COLS];
     EACH(j, COLS)
@@ -180,7 +180,7 @@ static void forward(const batch_blocked_conv *c, const float *in, const float *w
                                    .next = 1,
                                    .bias = bias ? bias + filter : NULL};
                 for (size_t j = 0; j < c->positions; j += COLS)
-                    forward_tile_rows[min_of(block, filters - f) - 1](
+                    forward_tile_rows[least(block, filters - f) - 1](
                         &p, j, in + (n * c->group + g) * image,
                         out + (n * c->out_channels + filter) * out_plane(c));
             }
@@ -195,11 +195,11 @@ static void scatter(const batch_blocked_conv *c, size_t first, size_t taps,
     vec columns[DEPTH * COLS];
     size_t block = equal_block(taps, ROWS);
     for (size_t j = 0; j < c->positions; j += COLS) {
-        size_t cols = min_of(COLS, c->positions - j);
+        size_t cols = least(COLS, c->positions - j);
         for (size_t f = 0; f < filters; f++)
             for (size_t i = 0; i < COLS; i++)
                 columns[f * COLS + i] = *vec_at(out_diff + f * out_plane(c) +
-                                                (j + min_of(i, cols - 1)) * LANES);
+                                                (j + least(i, cols - 1)) * LANES);
         for (size_t t = first; t < first + taps; t += block) {
             const product p = {.conv = c,
                                .depth = filters,
@@ -207,7 +207,7 @@ static void scatter(const batch_blocked_conv *c, size_t first, size_t taps,
                                .row = 1,
                                .next = c->taps,
                                .tap = c->tap + t};
-            backward_tile_rows[min_of(block, first + taps - t) - 1](
+            backward_tile_rows[least(block, first + taps - t) - 1](
                 &p, j, (const float *)columns, in_diff);
         }
     }
@@ -225,12 +225,12 @@ static void backward_data(const batch_blocked_conv *c, const float *out_diff,
     for (size_t n = 0; n < c->batch / LANES; n++)
         for (size_t g = 0; g < c->group; g++)
             for (size_t i = 0; i < channels; i += most) {
-                size_t count = min_of(most, channels - i);
+                size_t count = least(most, channels - i);
                 size_t image = (n * c->group + g) * channels;
                 memset(to + (image + i) * plane, 0, count * plane * sizeof(float));
                 for (size_t f = 0; f < filters; f += DEPTH) {
                     size_t filter = g * filters + f;
-                    scatter(c, i * area, count * area, min_of(DEPTH, filters - f),
+                    scatter(c, i * area, count * area, least(DEPTH, filters - f),
                             weights + filter * c->taps,
                             out_diff + (n * c->out_channels + filter) * out_plane(c),
                             to + image * plane);
@@ -259,7 +259,7 @@ static float lane_sum(vec v) {
  * positions. Columns beyond the last tap repeat it, and are not stored. */
 ALWAYS void gradient_tile(size_t rows, const batch_blocked_conv *c, size_t first,
                           const float *in, const float *out_diff, float *diff) {
-    size_t cols = min_of(GRAD_COLS, c->taps - first), plane = out_plane(c);
+    size_t cols = least(GRAD_COLS, c->taps - first), plane = out_plane(c);
     const int *position = c->position;
     vec sum[GRAD_ROWS][GRAD_COLS];
     EACH(r, rows)
@@ -268,7 +268,7 @@ ALWAYS void gradient_tile(size_t rows, const batch_blocked_conv *c, size_t first
     for (size_t n = 0; n < c->batch / LANES; n++) {
         const float *from[GRAD_COLS];
         EACH(t, GRAD_COLS)
-            from[t] = in + c->tap[first + min_of(t, cols - 1)];
+            from[t] = in + c->tap[first + least(t, cols - 1)];
         for (size_t j = 0; j < c->positions; j++) {
             vec d[GRAD_ROWS];
             EACH(r, rows)
@@ -334,7 +334,7 @@ static void backward_weights(const batch_blocked_conv *c, const float *in,
     for (size_t g = 0; g < c->group; g++)
         for (size_t f = 0; f < filters; f += block)
             for (size_t t = 0; t < c->taps; t += GRAD_COLS) {
-                size_t rows = min_of(block, filters - f), filter = g * filters + f;
+                size_t rows = least(block, filters - f), filter = g * filters + f;
                 const float *diff = out_diff + filter * out_plane(c);
                 /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): 1 .. GRAD_ROWS */
                 gradient_rows[rows - 1](c, t, in + g * image, diff,

@@ -1,6 +1,7 @@
 /* Passes over channels: cuts a tensor into groups and chunks, and distributes these
  * over the threads. */
 #include "channels.h"
+#include "sizes.h"
 
 #include <omp.h>
 #include <string.h>
@@ -22,14 +23,6 @@ enum {
     /* Elements of a group up to which one core's own cache holds it. */
     NEAR = 128 << 10,
 };
-
-static size_t ceiling(size_t a, size_t b) {
-    return (a + b - 1) / b;
-}
-
-static size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
 
 /* Combines small blocks of channels to a group: longer stretches of memory are read
  * faster. */

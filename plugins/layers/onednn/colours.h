@@ -23,7 +23,7 @@ typedef struct colours_conv {
 } colours_conv;
 
 /* Functions compiled once for each instruction set. The gradient of the weights is
- * plain; that of the bias may be NULL. `space` is space_bytes() bytes. */
+ * plain; bias_diff may be NULL. `space` is space_bytes() bytes. */
 typedef struct colours_kernels {
     const char *name;
     size_t lanes, filters; /* blocks are a multiple of these, filters of those */

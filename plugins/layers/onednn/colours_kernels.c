@@ -36,16 +36,12 @@ static size_t taps_of(const colours_conv *c) {
 }
 
 static size_t rounded(size_t floats) {
-    return (floats + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
-}
-
-static size_t most_of(size_t a, size_t b) {
-    return a > b ? a : b;
+    return ceiling(floats, LINE_FLOATS) * LINE_FLOATS;
 }
 
 /* Rows of the output. */
 static size_t unit_rows(const colours_conv *c) {
-    return most_of(1, min_of(c->out[0], UNIT_PIXELS / c->out[1]));
+    return most(1, least(c->out[0], UNIT_PIXELS / c->out[1]));
 }
 
 /* What is copied for a unit, along one axis: of pixels, or of rows. */
@@ -62,11 +58,11 @@ static size_t thread_floats(const colours_conv *c) {
 }
 
 static size_t units_of_image(const colours_conv *c) {
-    return (c->out[0] + unit_rows(c) - 1) / unit_rows(c);
+    return ceiling(c->out[0], unit_rows(c));
 }
 
 static size_t parts_of(const colours_conv *c) {
-    return min_of(MOST_PARTS, c->images * units_of_image(c));
+    return least(MOST_PARTS, c->images * units_of_image(c));
 }
 
 static size_t sums_of(const colours_conv *c) {
@@ -83,7 +79,7 @@ static size_t space_bytes(const colours_conv *c) {
 static void copy_rows(const colours_conv *c, const float *in, size_t first, size_t rows,
                       float *to) {
     const size_t row = copy_row(c), left = c->pad[1] * c->channels;
-    const size_t inside = min_of(c->in[1] * c->channels, row - left);
+    const size_t inside = least(c->in[1] * c->channels, row - left);
     for (size_t i = 0; i < width_of(c, 0, rows); i++, to += row) {
         size_t y = first * c->stride[0] + i - c->pad[0]; /* may wrap around */
         size_t taken = y < c->in[0] ? inside : 0;
@@ -171,7 +167,7 @@ static void add_unit(const colours_conv *c, const float *in, const float *out_di
     const size_t image = unit / units_of_image(c), run = run_of(c);
     const size_t first = unit % units_of_image(c) * unit_rows(c);
     const size_t block = equal_block(run, TILE_TAPS), row = copy_row(c);
-    pixels p = {.rows = min_of(unit_rows(c), c->out[0] - first),
+    pixels p = {.rows = least(unit_rows(c), c->out[0] - first),
                 .columns = c->out[1],
                 .row_step = c->stride[0] * row,
                 .column_step = c->stride[1] * c->channels,
@@ -191,9 +187,9 @@ static void add_unit(const colours_conv *c, const float *in, const float *out_di
                 p.soon = v < TILE_VECTORS ? p.vector[v] + p.rows * p.columns * p.step
                                           : p.vector[0];
                 // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): 1 to TILE_TAPS
-                tiles[min_of(block, run - t) - 1](copy + k * row + t, &p,
-                                                  sums + (k * run + t) * c->filters + f,
-                                                  c->filters);
+                tiles[least(block, run - t) - 1](copy + k * row + t, &p,
+                                                 sums + (k * run + t) * c->filters + f,
+                                                 c->filters);
             }
     }
 }

@@ -182,13 +182,13 @@ static gradient gradient_of(const pass *p) {
     enum { POINTS = 2048, CHUNKS = 16, CHANNELS = 256 };
     const depthwise_conv *c = p->conv;
     gradient g = {.pass = p, .rows = c->batch * c->out[0]};
-    size_t most = POINTS / c->out[1], least = (g.rows + CHUNKS - 1) / CHUNKS;
-    g.chunk = equal_block(g.rows, min_of(most ? most : 1, least));
-    g.chunks = (g.rows + g.chunk - 1) / g.chunk;
+    g.chunk = equal_block(g.rows,
+                          least(most(1, POINTS / c->out[1]), ceiling(g.rows, CHUNKS)));
+    g.chunks = ceiling(g.rows, g.chunk);
     g.channels = c->side;
     if (c->side == c->channels)
         g.channels = equal_block(p->wide / LANES, CHANNELS / LANES) * LANES;
-    g.groups = (c->channels + g.channels - 1) / g.channels;
+    g.groups = ceiling(c->channels, g.channels);
     g.sums = (c->window[0] * c->window[1] + 1) * p->wide;
     return g;
 }
@@ -285,8 +285,8 @@ static void add_chunk(const gradient *g, const void *in, const void *out_diff,
     size_t taps = c->window[0] * c->window[1], wide = g->pass->wide;
     size_t blocks = c->channels / c->side, first = group * g->channels;
     size_t skip = first % c->side * element_bytes(c);
-    size_t end = min_of(g->rows, (chunk + 1) * g->chunk);
-    total to = {.channels = min_of(g->channels, c->channels - first)};
+    size_t end = least(g->rows, (chunk + 1) * g->chunk);
+    total to = {.channels = least(g->channels, c->channels - first)};
     for (size_t t = 0; t <= taps; t++)
         memset(sums + t * wide + first, 0, to.channels * sizeof *sums);
     to.sums = sums + (blocks > 1 ? 0 : first); /* of a block: the rows' taps say */
@@ -304,7 +304,7 @@ static void write_sum(const gradient *g, const float *sums, float *to, size_t ap
     vec sum = *vec_at(sums);
     for (size_t i = 1; i < g->chunks; i++)
         sum += *vec_at(sums + i * g->sums);
-    for (size_t k = 0; k < min_of(channels, LANES); k++)
+    for (size_t k = 0; k < least(channels, LANES); k++)
         to[k * apart] = sum[k];
 }
 
@@ -341,7 +341,7 @@ static size_t space_bytes(const depthwise_conv *c, int training) {
     if (training) {
         const gradient g = gradient_of(&p);
         size_t more = p.wide + g.chunks * g.sums;
-        floats = more > floats ? more : floats;
+        floats = most(floats, more);
     }
     return floats * sizeof(float);
 }

@@ -36,7 +36,7 @@ typedef struct pass {
 } pass;
 
 static size_t wide_of(const depthwise_conv *c) {
-    return (c->channels + LANES - 1) / LANES * LANES;
+    return ceiling(c->channels, LANES) * LANES;
 }
 
 static pass pass_of(const depthwise_conv *c, int backward) {
@@ -53,8 +53,8 @@ static pass pass_of(const depthwise_conv *c, int backward) {
     return p;
 }
 
-/* What a row or column of `to` reads: `taps` adjacent rows or columns of `from`, some
- * of which may not exist, times the taps from `tap` on, as arrange() orders them. */
+/* What a row or column of `to` reads: `taps` adjacent rows or columns of `from`, times
+ * the taps from `tap` on, as arrange() orders them. Some may lie outside of `from`. */
 typedef struct reach {
     ptrdiff_t first;
     size_t taps, tap;
@@ -63,7 +63,7 @@ typedef struct reach {
 /* Taps of a phase, and of all phases before it. */
 static size_t phase_taps(const pass *p, int d, size_t phase) {
     size_t window = p->conv->window[d], stride = p->conv->stride[d];
-    return phase < window ? (window - phase + stride - 1) / stride : 0;
+    return phase < window ? ceiling(window - phase, stride) : 0;
 }
 
 static size_t taps_before(const pass *p, int d, size_t phase) {
@@ -84,8 +84,8 @@ static reach reach_of(const pass *p, int d, size_t at) {
                    taps_before(p, d, phase)};
 }
 
-/* The place of a tap of the window: backward, those of a phase in order of what they
- * read. */
+/* The place of a tap of the window. Backward, the taps of a phase are in the order in
+ * which they read `from`. */
 static size_t place_of(const pass *p, int d, size_t tap) {
     if (!p->backward)
         return tap;
@@ -151,10 +151,10 @@ static void take_columns(const pass *p, const void *zeros, size_t at, block *b) 
     const reach columns = reach_of(p, 1, at);
     size_t side = p->conv->side, bytes = side * element_bytes(p->conv);
     size_t phases = p->phases[1], step = p->step[1];
-    size_t left = (p->to[1] - at + phases - 1) / phases;
+    size_t left = ceiling(p->to[1] - at, phases);
     size_t reads = columns.taps ? (COLUMNS - 1) * step + columns.taps : 0;
     int inside = columns.first >= 0 && (size_t)columns.first + reads <= p->from[1];
-    b->columns = min_of(COLUMNS, left);
+    b->columns = least(COLUMNS, left);
     b->soon = b->next + at / phases * step * bytes;
     b->at += COLUMNS * step * side;
     if (inside && b->inside)

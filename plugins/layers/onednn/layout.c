@@ -184,7 +184,7 @@ const dlc_layout *layout_like(context *net, const dlc_layout *from,
                              : layout_any(net, shape, from->dtype);
 }
 
-/* Steps as of a dense tensor whose images or channels come in blocks? */
+/* Is it dense, with its images or channels in blocks? */
 static int dense_in_blocks(const md_shape *shape) {
     int64_t expect = shape->inner_size;
     for (int d = shape->rank - 1; d >= 0; d--) {

@@ -9,6 +9,7 @@
 #include "isa.h"
 #include "op_layer.h"
 #include "pool.h"
+#include "sizes.h"
 
 #include <stdio.h>
 
@@ -74,10 +75,6 @@ typedef struct axis {
     size_t in, out, kernel, stride, pad;
     int inside;
 } axis;
-
-static size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
 
 static pool_span window_span(const axis *a, size_t at) {
     size_t begin = at * a->stride; /* in the padded image */

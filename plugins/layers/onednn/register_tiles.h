@@ -3,7 +3,7 @@
 #ifndef ONEDNN_REGISTER_TILES_H
 #define ONEDNN_REGISTER_TILES_H
 
-#include <stddef.h>
+#include "sizes.h"
 
 #if defined(__AVX512F__) || defined(__aarch64__)
 #define REGISTERS 32
@@ -15,14 +15,9 @@
  * broadcast fill the registers. */
 enum { ROWS = 6, COLS = REGISTERS == 32 ? 4 : 2 };
 
-static inline size_t min_of(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 /* Blocks as equal as possible: 20 rows are 4 x 5, not 3 x 6 + 2. */
-static inline size_t equal_block(size_t rows, size_t most) {
-    size_t blocks = (rows + most - 1) / most;
-    return (rows + blocks - 1) / blocks;
+static inline size_t equal_block(size_t rows, size_t at_most) {
+    return ceiling(rows, ceiling(rows, at_most));
 }
 
 #endif

@@ -136,7 +136,7 @@ static write_fn *const write_tiles[2][LIMIT_KINDS] = {
 static size_t tiles_of_block(const pass *p) {
     size_t tile = ALL * (p->from_channels + (size_t)COLS * LANES) * sizeof(float);
     size_t tiles = NEAR_BYTES / tile / ROWS * ROWS;
-    return tiles < FEWEST_TILES ? FEWEST_TILES : min_of(tiles, MOST_TILES);
+    return tiles < FEWEST_TILES ? FEWEST_TILES : least(tiles, MOST_TILES);
 }
 
 static size_t block_floats(size_t tiles, size_t channels) {
@@ -160,7 +160,7 @@ typedef struct pass_run {
 
 static void run_block(const pass_run *run, size_t g, size_t first, float *space) {
     const pass *p = run->pass;
-    size_t count = min_of(run->tiles, p->tiles - first);
+    size_t count = least(run->tiles, p->tiles - first);
     size_t in = run->tiles * p->from_channels + APART;
     size_t out = run->tiles * COLS * LANES + APART;
     float *points = space, *sums = space + ALL * in;
@@ -171,7 +171,7 @@ static void run_block(const pass_run *run, size_t g, size_t first, float *space)
     write_fn *write = write_tiles[p->side == 5][limit_kind_of(run->limit)];
     panels layout = panels_of(p->from_channels, p->to_channels);
     for (size_t v = 0; v < layout.vectors; v += layout.width) {
-        const range some = {g, v, min_of(layout.width, layout.vectors - v)};
+        const range some = {g, v, least(layout.width, layout.vectors - v)};
         size_t row, at = panel_at(&layout, v, &row);
         const product times = {.depth = layout.depth,
                                .a_row = p->from_channels,
@@ -289,7 +289,7 @@ static gradient gradient_of(const pass *p) {
     d.out_tasks = (out + d.out_vectors - 1) / d.out_vectors;
     size_t tasks = p->group * d.in_tasks * d.out_tasks;
     size_t blocks = (p->tiles + TASK_TILES - 1) / TASK_TILES;
-    d.blocks = equal_block(blocks, blocks / min_of(blocks, TASKS / tasks + 1));
+    d.blocks = equal_block(blocks, blocks / least(blocks, TASKS / tasks + 1));
     d.parts = (blocks + d.blocks - 1) / d.blocks;
     d.apart = d.in_vectors * LANES * d.out_vectors * LANES + APART;
     d.task = ALL * d.apart;
@@ -313,7 +313,7 @@ static void gradient_block(const gradient *d, const float *in, const float *out_
                            const range *from, const range *to, size_t first, int add,
                            float *space, float *sums) {
     const pass *p = d->pass;
-    size_t count = min_of(TASK_TILES, p->tiles - first);
+    size_t count = least(TASK_TILES, p->tiles - first);
     size_t rows = from->count * LANES, columns = to->count * LANES;
     size_t in_apart = TASK_TILES * rows + APART;
     size_t out_apart = TASK_TILES * columns + APART;
@@ -333,7 +333,7 @@ static void gradient_block(const gradient *d, const float *in, const float *out_
                            .add = add};
     for (size_t e = 0; e < ALL; e++)
         for (size_t v = 0; v < to->count; v += COLS)
-            multiply(&times, rows, min_of(COLS, to->count - v), space + e * in_apart,
+            multiply(&times, rows, least(COLS, to->count - v), space + e * in_apart,
                      diff + e * out_apart + v * LANES, sums + e * d->apart + v * LANES);
 }
 
@@ -341,14 +341,14 @@ static void gradient_task(const gradient *d, const float *in, const float *out_d
                           const range *from, const range *to, size_t part, float *space,
                           float *sums) {
     size_t first = part * d->blocks * TASK_TILES;
-    size_t end = min_of(d->pass->tiles, first + d->blocks * TASK_TILES);
+    size_t end = least(d->pass->tiles, first + d->blocks * TASK_TILES);
     for (size_t tile = first; tile < end; tile += TASK_TILES)
         gradient_block(d, in, out_diff, from, to, tile, tile > first, space, sums);
 }
 
 static range task_range(size_t group, size_t task, size_t vectors, size_t channels) {
     size_t first = task * vectors;
-    return (range){group, first, min_of(vectors, channels / LANES - first)};
+    return (range){group, first, least(vectors, channels / LANES - first)};
 }
 
 static void sum_tasks(const gradient *d, const float *in, const float *out_diff,

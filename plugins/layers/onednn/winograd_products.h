@@ -23,7 +23,7 @@ static inline panels panels_of(size_t depth, size_t columns) {
 /* The offset of row 0 of vector v, and the distance between its rows. */
 static size_t panel_at(const panels *p, size_t v, size_t *apart) {
     size_t first = v / p->width * p->width;
-    *apart = min_of(p->width, p->vectors - first) * LANES;
+    *apart = least(p->width, p->vectors - first) * LANES;
     return first * LANES * p->depth + (v - first) * LANES;
 }
 
@@ -85,8 +85,8 @@ static void multiply(const product *p, size_t rows, size_t cols, const float *a,
                      const float *b, float *out) {
     size_t block = equal_block(rows, ROWS);
     for (size_t r = 0; r < rows; r += block)
-        product_tiles[cols - 1][min_of(block, rows - r) - 1](p, a + r * p->a_row, b,
-                                                             out + r * p->out_row);
+        product_tiles[cols - 1][least(block, rows - r) - 1](p, a + r * p->a_row, b,
+                                                            out + r * p->out_row);
 }
 
 #endif
