@@ -78,6 +78,29 @@ void run_fixture(fixture *r, const layer_spec *spec) {
         ck_assert_int_eq(fixture_backward(r), DLC_OK);
 }
 
+void check_any_number_of_threads(layer_spec spec) {
+    static const int32_t threads[] = {1, 2, 3, 7};
+    fixture first, other;
+    spec.threads = threads[0];
+    run_fixture(&first, &spec);
+    for (int k = 1; k < COUNT(threads); k++) {
+        spec.threads = threads[k];
+        run_fixture(&other, &spec);
+        check_same_results(&first, &other);
+        fixture_close(&other);
+    }
+    fixture_close(&first);
+}
+
+int describes(const layer_spec *spec, const char *words) {
+    fixture r;
+    char text[128] = "";
+    if (fixture_open(&r, spec) == DLC_OK)
+        r.ops->describe(r.layer, text, sizeof text);
+    fixture_close(&r);
+    return strstr(text, words) != NULL;
+}
+
 void check_same_bits(const float *a, const float *b, int64_t count) {
     ck_assert_mem_eq(a, b, (size_t)count * sizeof(float));
 }

@@ -34,6 +34,11 @@ void check_same_bits(const float *a, const float *b, int64_t count);
 /* Fails unless two fixtures with the same spec have the same results: outputs,
  * gradients of all inputs and parameters, running averages. */
 void check_same_results(const fixture *a, const fixture *b);
+/* Fails unless any number of threads gives the same results. */
+void check_any_number_of_threads(layer_spec spec);
+/* Does the layer that is built from `spec` describe itself with these words? No if it
+ * cannot be built. */
+int describes(const layer_spec *spec, const char *words);
 /* Fails unless a test net that reads the parameters of a train net in their layout
  * computes what it computes with its own, up to `most`. Specs may differ in settings
  * and batch size. */

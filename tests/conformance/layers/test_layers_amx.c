@@ -92,15 +92,6 @@ static layer_spec spec_of(const layer_case *c) {
         .type = c->type, .settings = c->settings, .floats = DLC_BF16, .in = {c->in}};
 }
 
-static int describes(const layer_spec *spec, const char *words) {
-    fixture r;
-    char text[128] = "";
-    if (fixture_open(&r, spec) == DLC_OK)
-        r.ops->describe(r.layer, text, sizeof text);
-    fixture_close(&r);
-    return strstr(text, words) != NULL;
-}
-
 static int is_emulated(void) {
     const char *wanted = getenv("DLCORE_AMX");
     return wanted && strcmp(wanted, "emulated") == 0;
@@ -297,17 +288,7 @@ END_TEST
 /* ---- The same bits -------------------------------------------------------------- */
 
 START_TEST(any_number_of_threads) {
-    static const int32_t threads[] = {1, 2, 3, 7};
-    fixture r[COUNT(threads)];
-    layer_spec spec = spec_of(&large[_i]);
-    for (int k = 0; k < COUNT(threads); k++) {
-        spec.threads = threads[k];
-        run_fixture(&r[k], &spec);
-        check_same_results(&r[0], &r[k]);
-        if (k)
-            fixture_close(&r[k]);
-    }
-    fixture_close(&r[0]);
+    check_any_number_of_threads(spec_of(&large[_i]));
 }
 END_TEST
 

@@ -85,17 +85,8 @@ START_TEST(choice) {
 END_TEST
 
 START_TEST(any_number_of_threads) {
-    static const int32_t threads[] = {1, 2, 3, 7};
-    fixture r[COUNT(threads)];
     char text[128];
-    layer_spec spec = spec_of(_i, text, sizeof text);
-    for (int k = 0; k < COUNT(threads); k++) {
-        spec.threads = threads[k];
-        run_fixture(&r[k], &spec);
-        check_same_results(&r[0], &r[k]);
-    }
-    for (int k = 0; k < COUNT(threads); k++)
-        fixture_close(&r[k]);
+    check_any_number_of_threads(spec_of(_i, text, sizeof text));
 }
 END_TEST
 

@@ -57,15 +57,6 @@ static const struct {
     double tolerance;
 } types[] = {{DLC_F32, 1e-5}, {DLC_BF16, 1.0 / 64}};
 
-static int describes(const layer_spec *spec, const char *words) {
-    fixture r;
-    char text[128] = "";
-    if (fixture_open(&r, spec) == DLC_OK)
-        r.ops->describe(r.layer, text, sizeof text);
-    fixture_close(&r);
-    return strstr(text, words) != NULL;
-}
-
 static int chooses(const layer_spec *spec) {
     return describes(spec, "own:") && describes(spec, "depthwise");
 }
@@ -149,22 +140,13 @@ START_TEST(library) {
 END_TEST
 
 START_TEST(any_number_of_threads) {
-    static const int32_t threads[] = {1, 2, 3, 7};
     for (int type = 0; type < COUNT(types); type++) {
-        fixture r[COUNT(threads)];
-        layer_spec spec = {.type = "convolution",
-                           .settings = large[_i].settings,
-                           .in = {large[_i].in},
-                           .floats = types[type].floats};
-        if (!has_type(type))
-            continue;
-        for (int k = 0; k < COUNT(threads); k++) {
-            spec.threads = threads[k];
-            run_fixture(&r[k], &spec);
-            check_same_results(&r[0], &r[k]);
-        }
-        for (int k = 0; k < COUNT(threads); k++)
-            fixture_close(&r[k]);
+        const layer_spec spec = {.type = "convolution",
+                                 .settings = large[_i].settings,
+                                 .in = {large[_i].in},
+                                 .floats = types[type].floats};
+        if (has_type(type))
+            check_any_number_of_threads(spec);
     }
 }
 END_TEST

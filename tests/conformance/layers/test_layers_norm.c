@@ -124,19 +124,11 @@ END_TEST
 START_TEST(any_number_of_threads) {
     static const dlc_shape large[] = {
         {4, {16, 32, 24, 24}}, {4, {16, 640, 3, 3}}, {4, {16, 3, 30, 30}}};
-    static const int32_t threads[] = {1, 2, 3, 7};
     for (int layout = 0; layout < COUNT(layouts); layout++) {
-        fixture r[COUNT(threads)];
         layer_spec spec = spec_of(0, layout, 1);
         spec.in[0] = large[_i];
         spec.residual = layout % 2;
-        for (int k = 0; k < COUNT(threads); k++) {
-            spec.threads = threads[k];
-            run_fixture(&r[k], &spec);
-            check_same_results(&r[0], &r[k]);
-        }
-        for (int k = 0; k < COUNT(threads); k++)
-            fixture_close(&r[k]);
+        check_any_number_of_threads(spec);
     }
 }
 END_TEST
