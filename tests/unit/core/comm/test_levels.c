@@ -4,10 +4,13 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/comm.h"
+#include "comm/comm_internal.h"
+#include "comm/machine_links.h"
 #include "comm/team.h"
 #include "config/config.h"
 #include "support/plugins.h"
@@ -56,6 +59,15 @@ static const machine_layout layouts[] = {
      .node = {0, 1, 0, 1, 0, 1},
      .rack = {0, 1, 0, 1, 0, 1},
      .order = {0, 3, 2, 5, 1, 4}},
+    {.ranks = 5, .even = 1, .node = {0, 1, 2, 3, 4}, .order = {3, 1, 4, 0, 2}},
+    {.ranks = 8,
+     .node = {4, 2, 2, 4, 0, 4, 2, 4},
+     .rack = {1, 0, 0, 1, 1, 1, 0, 1},
+     .order = {3, 0, 1, 4, 7, 5, 2, 6}},
+    {.ranks = 7,
+     .node = {0, 0, 0, 1, 2, 2, 3},
+     .rack = {0, 0, 0, 0, 0, 0, 1},
+     .uneven_racks = 1},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -363,6 +375,100 @@ START_TEST(shards) {
 }
 END_TEST
 
+/* No rank leaves a barrier before the last has come. Each is the last in turn. */
+static void barriers_body(test_rank *rank, void *context) {
+    const int *which = context;
+    int *came = (int *)(void *)rank->shared;
+    fixture b;
+    fixture_open(&b, rank, &layouts[which[0]], which[1]);
+    for (int round = 1; round <= rank->ranks; round++) {
+        if (rank->rank == round - 1)
+            (void)usleep(3000);
+        __atomic_fetch_add(came, 1, __ATOMIC_SEQ_CST);
+        RANK_OK(rank, dlc_comm_barrier(b.comm));
+        RANK_CHECK(rank,
+                   __atomic_load_n(came, __ATOMIC_SEQ_CST) >= round * rank->ranks);
+    }
+    fixture_close(&b);
+}
+
+START_TEST(barriers) {
+    int which[] = {_i / 2, _i % 2 ? TWO_LEVELS : THREE_LEVELS};
+    if (is_tested(&layouts[which[0]]))
+        ck_assert_msg(ranks_run(layouts[which[0]].ranks, 60, barriers_body, which) == 0,
+                      "layout %d, mode %d", which[0], which[1]);
+}
+END_TEST
+
+/* ---- Bandwidths between machines ------------------------------------------------- */
+
+/* Even and odd numbers of machines, with one rank and with several, also unlike and not
+ * in order. */
+static const machine_layout clusters[] = {
+    {.ranks = 4, .node = {0, 1, 2, 3}},
+    {.ranks = 5, .node = {0, 1, 2, 3, 4}},
+    {.ranks = 8, .node = {0, 1, 2, 3, 4, 0, 2, 4}},
+    {.ranks = 7, .node = {0, 1, 1, 2, 3, 3, 4}, .order = {6, 5, 4, 3, 2, 1, 0}},
+    {.ranks = 3, .node = {0, 1, 2}}, /* too few to measure */
+};
+enum { CLUSTERS = sizeof clusters / sizeof *clusters };
+
+static void check_links(const test_rank *rank, const dlc_machine_links *links) {
+    int32_t n = links->machines;
+    for (int32_t a = 0; a < n; a++)
+        for (int32_t b = 0; b < n; b++) {
+            double its = links->bandwidth[a * n + b];
+            RANK_CHECK(rank, a == b ? !(its > 0) : its > 0);
+            RANK_CHECK(rank,
+                       memcmp(&its, &links->bandwidth[b * n + a], sizeof its) == 0);
+        }
+}
+
+static void links_body(test_rank *rank, void *context) {
+    const machine_layout *layout = context;
+    const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
+    dlc_settings *settings = plugin_settings(feature, NULL);
+    dlc_rank_info rank_info[MOST_RANKS];
+    dlc_machine_links links = {.machines = 0};
+    dlc_comm *comm = NULL;
+    int32_t machines = 0;
+    fill_rank_info(layout, rank_info);
+    for (int r = 0; r < layout->ranks; r++)
+        machines = layout->node[r] >= machines ? layout->node[r] + 1 : machines;
+    dlc_comm_args args = {.level = {{feature, settings, DLC_DOMAIN_JOB}},
+                          .rank = rank->rank,
+                          .ranks = rank->ranks,
+                          .rank_info = rank_info,
+                          .device_ops = plugin_find(DLC_KIND_DEVICE, "cpu")->ops,
+                          .device = {.size = sizeof args.device, .threads = 1},
+                          .job = rank,
+                          .oob_all_gather = ranks_all_gather,
+                          .check = ranks_check};
+    dlc_device *device = NULL;
+    put_levels(TWO_LEVELS, &args);
+    RANK_OK(rank, args.device_ops->open(&args.device, &device));
+    RANK_OK(rank, dlc_comm_open(&args, &comm));
+    RANK_OK(rank, dlc_machine_links_measure(&args, device, comm, &links));
+    RANK_CHECK(rank, links.machines == (machines < 4 ? 0 : machines));
+    check_links(rank, &links);
+    RANK_CHECK(rank, comm->deadline == 0); /* later waits may take any time */
+    RANK_OK(rank, dlc_comm_barrier(comm));
+    dlc_machine_links_free(&links, &args, device);
+    dlc_comm_close(comm);
+    args.device_ops->close(device);
+    dlc_settings_free(settings);
+    plugins_close();
+}
+
+START_TEST(links_between_machines) {
+    machine_layout copy = clusters[_i];
+    if (is_tested(&copy))
+        ck_assert_int_eq(ranks_run(copy.ranks, 60, links_body, &copy), 0);
+}
+END_TEST
+
+/* ---- Ends ------------------------------------------------------------------------ */
+
 static void cancelled_body(test_rank *rank, void *context) {
     size_t count = *(const size_t *)context;
     fixture b;
@@ -472,6 +578,8 @@ int main(void) {
     tcase_add_loop_test(tests, messages_per_all_reduce, 0, 2);
     tcase_add_loop_test(tests, shards, 0, LAYOUTS);
     tcase_add_loop_test(tests, parts, 0, 4);
+    tcase_add_loop_test(tests, barriers, 0, LAYOUTS * 2);
+    tcase_add_loop_test(tests, links_between_machines, 0, CLUSTERS);
     tcase_add_test(tests, lost_between_parts);
     tcase_add_loop_test(tests, cancelled, 0, 2);
     tcase_add_test(tests, failed_peer);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "job/acceptor.h"
 #include "job/address.h"
+#include "job/connect.h"
 #include "job/frame.h"
 #include "job_fixture.h"
 #include "support/sanitized.h"
@@ -114,13 +115,19 @@ typedef struct server {
     dlc_address address;
     dlc_secret secret;
     int verified, admitted, fd;
+    dlc_join_verdict refusal; /* 0: rank 1 is welcome */
+    uint32_t number;          /* that comes with a refusal */
 } server;
 
 static dlc_join_verdict verify(void *context, const dlc_hello *hello,
                                dlc_welcome *welcome) {
     server *s = context;
-    (void)welcome;
     s->verified++;
+    if (s->refusal) {
+        welcome->number = s->number;
+        snprintf(welcome->text, sizeof welcome->text, "9.9");
+        return s->refusal;
+    }
     return hello->rank == 1 ? DLC_JOIN_WELCOME : DLC_JOIN_RANKS;
 }
 
@@ -132,18 +139,24 @@ static void admit(void *context, const dlc_hello *hello, int fd) {
     s->fd = fd;
 }
 
-static void server_open(server *s, const dlc_secret *secret) {
-    dlc_address list[DLC_ADDRESSES_MAX];
-    int count, listener;
+static void server_open_at(server *s, const dlc_secret *secret, dlc_address *list,
+                           int count) {
+    int listener;
     memset(s, 0, sizeof *s);
     s->secret = *secret;
-    ck_assert_int_eq(dlc_address_resolve("127.0.0.1", 0, list, &count), DLC_OK);
     ck_assert_int_eq(dlc_address_listen("x", list, count, &listener, &s->address),
                      DLC_OK);
     dlc_acceptor_open(&s->acceptor, listener, &s->secret);
     s->acceptor.verify = verify;
     s->acceptor.admit = admit;
     s->acceptor.context = s;
+}
+
+static void server_open(server *s, const dlc_secret *secret) {
+    dlc_address list[DLC_ADDRESSES_MAX];
+    int count;
+    ck_assert_int_eq(dlc_address_resolve("127.0.0.1", 0, list, &count), DLC_OK);
+    server_open_at(s, secret, list, count);
 }
 
 static void server_close(server *s) {
@@ -266,6 +279,113 @@ START_TEST(other_users) {
     ck_assert_int_eq(WEXITSTATUS(status), _i ? DLC_JOIN_WELCOME : DLC_JOIN_SECRET);
     ck_assert_int_eq(s.admitted, _i);
     server_close(&s);
+}
+END_TEST
+
+/* ---- The agent's side ------------------------------------------------------------ */
+
+/* Runs dlc_connect in a process of its own; returns its exit code, and what it says in
+ * `text`. */
+static int connect_as_agent(server *s, const dlc_secret *secret, char *text,
+                            size_t room) {
+    const dlc_connect_args args = {.list = &s->address,
+                                   .count = 1,
+                                   .secret = secret,
+                                   .rank = 1,
+                                   .ranks = 2,
+                                   .timeout = 5};
+    char at[DLC_ADDRESS_TEXT];
+    int ends[2], status = 0, fd;
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (!pid) {
+        dlc_status joined = dlc_connect(&args, &fd, at);
+        (void)!write(ends[1], dlc_detail(),
+                     joined == DLC_OK ? 0 : strlen(dlc_detail()));
+        _exit(joined == DLC_OK ? 0 : dlc_exit_code(joined));
+    }
+    close(ends[1]);
+    while (waitpid(pid, &status, WNOHANG) == 0)
+        server_step(s, 1);
+    ssize_t got = read(ends[0], text, room - 1);
+    text[got > 0 ? got : 0] = '\0';
+    close(ends[0]);
+    ck_assert(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static const struct {
+    dlc_join_verdict refusal;
+    uint32_t number;
+    int code;
+    const char *says;
+} refusals[] = {
+    {DLC_JOIN_WELCOME, 0, 0, ""},
+    {DLC_JOIN_VERSION, 0, 2, "rank 0 runs dlcore 9.9, rank 1 runs "},
+    {DLC_JOIN_RANKS, 7, 2, "rank 1 expects 2 ranks (WORLD_SIZE), rank 0 expects 7"},
+    {DLC_JOIN_TAKEN, 77, 2,
+     "rank 1 has been started twice: this process came after pid 77"},
+    {DLC_JOIN_OVER, 2, 2, "rank 1 joined too late"},
+    {DLC_JOIN_OVER, 1, 5, "rank 1 joined too late"},
+    {(dlc_join_verdict)99, 0, 2, "rank 0 refused rank 1 (verdict 99)"},
+};
+
+/* The reason of each verdict is told, with and without a secret. */
+START_TEST(refusals_are_told) {
+    dlc_secret secret = secret_of("a secret that is long");
+    char text[512];
+    for (int secured = 0; secured < 2; secured++) {
+        server s;
+        server_open(&s, secured ? &secret : &no_secret);
+        s.refusal = refusals[_i].code ? refusals[_i].refusal : (dlc_join_verdict)0;
+        s.number = refusals[_i].number;
+        int code = connect_as_agent(&s, &s.secret, text, sizeof text);
+        ck_assert_msg(code == refusals[_i].code && strstr(text, refusals[_i].says),
+                      "%d: %s", code, text);
+        ck_assert_int_eq(s.admitted, code == 0);
+        server_close(&s);
+    }
+}
+END_TEST
+
+/* An agent joins no hub off loopback without a secret, whatever that one asks for. */
+START_TEST(off_loopback) {
+    dlc_secret secret = secret_of("a secret that is long");
+    dlc_address list[DLC_ADDRESSES_MAX];
+    char text[512];
+    int count;
+    server s;
+    ck_assert_int_eq(dlc_address_list_own(0, list, &count), DLC_OK);
+    if (dlc_address_is_loopback(&list[0]))
+        return; /* this machine has no other */
+    server_open_at(&s, &no_secret, list, count);
+    ck_assert_int_eq(connect_as_agent(&s, &no_secret, text, sizeof text), 2);
+    ck_assert_msg(strstr(text, "except on loopback, ranks need a secret"), "%s", text);
+    ck_assert_int_eq(s.verified, 0);
+    server_close(&s);
+    server_open_at(&s, &secret, list, count);
+    ck_assert_int_eq(connect_as_agent(&s, &secret, text, sizeof text), 0);
+    ck_assert_int_eq(s.admitted, 1);
+    server_close(&s);
+}
+END_TEST
+
+static const struct {
+    const char *address;
+    int is_loopback;
+} loopbacks[] = {{"127.0.0.1", 1},   {"127.255.255.254", 1}, {"126.0.0.1", 0},
+                 {"128.0.0.127", 0}, {"10.0.0.127", 0},      {"::1", 1},
+                 {"::2", 0},         {"fd88::1", 0},         {"0.0.0.0", 0}};
+
+START_TEST(loopback_addresses) {
+    dlc_address list[DLC_ADDRESSES_MAX];
+    int count;
+    ck_assert_int_eq(dlc_address_resolve(loopbacks[_i].address, 7, list, &count),
+                     DLC_OK);
+    ck_assert_msg(dlc_address_is_loopback(&list[0]) == loopbacks[_i].is_loopback, "%s",
+                  loopbacks[_i].address);
+    ck_assert_uint_eq(dlc_address_port(&list[0]), 7);
 }
 END_TEST
 
@@ -491,6 +611,11 @@ int main(void) {
     tcase_add_test(tests, secrets_are_random);
     tcase_add_loop_test(tests, joining, 0, 2);
     tcase_add_loop_test(tests, other_users, 0, 2);
+    tcase_add_loop_test(tests, refusals_are_told, 0,
+                        sizeof refusals / sizeof *refusals);
+    tcase_add_test(tests, off_loopback);
+    tcase_add_loop_test(tests, loopback_addresses, 0,
+                        sizeof loopbacks / sizeof *loopbacks);
     tcase_add_loop_test(tests, garbage_is_dropped, 0, sizeof garbage / sizeof *garbage);
     tcase_add_test(tests, more_than_a_hello);
     tcase_add_test(tests, slow_clients_time_out);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "job/hosts.h"
 #include "job/remote_output.h"
 #include "job/remote_start.h"
@@ -33,6 +34,9 @@ static const struct {
     {"[fd88::1]:3,[fd88::2]", "fd88::1 3, fd88::2 1", 4},
     {"fd88::1", "fd88::1 1", 1},
     {"node-1,node-10", "node-1 1, node-10 1", 2},
+    {"node-10,node-1,node", "node-10 1, node-1 1, node 1", 3},
+    {"ab:2,a:3,abc", "ab 2, a 3, abc 1", 6},
+    {"[fd88::1]:1023,[fd88::11]", "fd88::1 1023, fd88::11 1", 1024},
 };
 
 START_TEST(lists) {
@@ -47,13 +51,54 @@ START_TEST(lists) {
 END_TEST
 
 static const char *const wrong[] = {
-    "",    "a:0", "a:-1", "a:1025", "a:1,b:1024", "a,a", "a:",           "a: 1",
-    "a b", "-p1", "[::1", "[::1]x", "[]:1",       "a,",  "a:99999999999"};
+    "",     "a:0",    "a:-1",   "a:1025",     "a:1,b:1024",   "a,a",
+    "a:",   "a: 1",   "a,ab,a", "ab,a,ab",    "a,b,b:2",      "[::1],::1",
+    "a:2x", "a: b",   ":1",     "a:1023,b,c", "a b",          "-p1",
+    "[::1", "[::1]x", "[]:1",   "a,",         "a:99999999999"};
 
 START_TEST(wrong_lists) {
     dlc_hosts hosts = {.count = 77};
     dlc_status status = dlc_hosts_parse(wrong[_i], &hosts);
     ck_assert_msg(status == DLC_ERR_CONFIG && hosts.count == 77, "%s", wrong[_i]);
+}
+END_TEST
+
+/* ---- Files ----------------------------------------------------------------------- */
+
+static const struct {
+    const char *text, *means; /* NULL: it is refused */
+} files[] = {
+    {"a\nab slots=2\n\n# c\nabc:3 # of them\n", "a 1, ab 2, abc 3"},
+    {"\tb slots=1024\r\n", "b 1024"},
+    {"a slots=0\n", NULL},
+    {"a slots=1025\n", NULL},
+    {"a slots=1024\nb\n", NULL},
+    {"a slots=2x\n", NULL},
+    {"a cores=2\n", NULL},
+    {"# none\n\n", NULL},
+    {"", NULL},
+};
+
+START_TEST(files_of_hosts) {
+    char path[] = "/tmp/dlcore-hosts-XXXXXX", text[256];
+    size_t length = strlen(files[_i].text);
+    dlc_hosts hosts = {.count = 77};
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, files[_i].text, length), (ssize_t)length);
+    close(fd);
+    dlc_status status = dlc_hosts_read(path, &hosts);
+    unlink(path);
+    if (!files[_i].means) {
+        ck_assert_msg(status == DLC_ERR_CONFIG && hosts.count == 77, "%s",
+                      files[_i].text);
+        ck_assert_ptr_nonnull(strstr(dlc_detail(), path));
+        return;
+    }
+    ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
+    write_hosts(&hosts, text, sizeof text);
+    ck_assert_str_eq(text, files[_i].means);
+    dlc_hosts_free(&hosts);
 }
 END_TEST
 
@@ -167,6 +212,7 @@ int main(void) {
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, lists, 0, sizeof right / sizeof *right);
     tcase_add_loop_test(tests, wrong_lists, 0, sizeof wrong / sizeof *wrong);
+    tcase_add_loop_test(tests, files_of_hosts, 0, sizeof files / sizeof *files);
     tcase_add_test(tests, message);
     tcase_add_loop_test(tests, output, 0, sizeof outputs / sizeof *outputs);
     suite_add_tcase(suite, tests);

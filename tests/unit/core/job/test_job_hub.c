@@ -484,6 +484,119 @@ START_TEST(stopping_has_an_end) {
 }
 END_TEST
 
+/* Ranks whose agents do not answer are killed when their time is over, and then no
+ * longer waited for. */
+START_TEST(killed_ranks_are_abandoned) {
+    int code = 99;
+    uint64_t start = dlc_now_ns();
+    dlc_hub_rank_ended(&hub, 1, 0, 3);
+    hub.kill_at = dlc_now_ns() + 100000000u;
+    ck_assert_int_eq(dlc_hub_run(&hub, &code), DLC_OK);
+    ck_assert_double_lt(dlc_since(start), 10);
+    ck_assert_int_eq(code, 3);
+    for (int r = 0; r < RANKS; r += 2) {
+        expect_frame(r, DLC_FRAME_ABORT, DLC_ERR_PEER, "rank 1");
+        expect_frame(r, DLC_FRAME_KILL, SIGKILL, "");
+        expect_frame(r, DLC_FRAME_DONE, 3, "");
+        ck_assert(peer[r].killed_by_hub && !peer[r].running);
+    }
+}
+END_TEST
+
+/* A rank that ended is not signalled again, and one that is asked to end by another
+ * signal than SIGKILL ends by itself. */
+START_TEST(kills_are_told_apart) {
+    peer[2].running = 0;
+    dlc_hub_kill_rank(&hub, 2, SIGKILL);
+    expect_nothing(2);
+    ck_assert(!peer[2].killed_by_hub);
+    dlc_hub_kill_rank(&hub, 1, SIGTERM);
+    expect_frame(1, DLC_FRAME_KILL, SIGTERM, "");
+    ck_assert(!peer[1].killed_by_hub);
+    dlc_hub_rank_ended(&hub, 1, 1, SIGTERM);
+    ck_assert_int_eq(dlc_hub_exit_code(&hub), dlc_exit_code(DLC_ERR_PEER));
+}
+END_TEST
+
+/* After a time in which this process was stopped, all timers begin anew: nobody was
+ * silent, stuck or slow. */
+START_TEST(a_stopped_hub_blames_nobody) {
+    set_idle(50);
+    for (int r = 0; r < RANKS; r++)
+        peer[r].last_heard = peer[r].last_disk_wait = ago(50);
+    hub.last_heartbeat = ago(50);
+    dlc_hub_watchdog_check(&hub);
+    ck_assert(!hub.aborting && !hub.killed);
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert_uint_gt(peer[r].last_progress, ago(10));
+        ck_assert_uint_gt(peer[r].last_busy, ago(10));
+        ck_assert_uint_gt(peer[r].last_check, ago(10));
+        ck_assert_uint_gt(peer[r].last_heard, ago(10));
+        ck_assert_uint_eq(peer[r].last_disk_wait, 0);
+    }
+    ck_assert_uint_gt(hub.last_heartbeat, ago(10));
+}
+END_TEST
+
+/* What a heartbeat reports is noted each by itself. */
+START_TEST(heartbeats_move_their_timers) {
+    static const dlc_heartbeat news[] = {{.steps = 2, .checks = 7},
+                                         {.steps = 1, .checks = 8},
+                                         {.steps = 1, .checks = 7, .busy = 1},
+                                         {.steps = 1, .checks = 7, .disk_wait = 1}};
+    for (int i = 0; i < 4; i++) {
+        dlc_peer *p = &peer[1];
+        set_idle(50);
+        p->last_disk_wait = ago(50);
+        p->heartbeat.checks = 7;
+        dlc_hub_heartbeat(&hub, 1, &news[i]);
+        ck_assert_int_eq(p->last_progress > ago(10), i == 0);
+        ck_assert_int_eq(p->last_check > ago(10), i == 1);
+        ck_assert_int_eq(p->last_busy > ago(10), i == 2);
+        ck_assert_int_eq(p->last_disk_wait > ago(10), i == 3);
+        ck_assert_uint_eq(p->heartbeat.checks, news[i].checks);
+        ck_assert_uint_lt(peer[2].last_progress, ago(10));
+    }
+}
+END_TEST
+
+/* The result of a collective ends a wait, which was no hang, for every rank. */
+START_TEST(results_count_as_progress) {
+    set_idle(50);
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert(begin(r, gather_of(0)));
+        dlc_hub_call_end(&hub, r);
+        ck_assert_int_eq(peer[r].called, r + 1 < RANKS);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert(!peer[r].called && !peer[r].has_result);
+        ck_assert_uint_gt(peer[r].last_progress, ago(10));
+        expect_frame(r, DLC_FRAME_RESULT, 0, "");
+    }
+    ck_assert(!hub.call.open);
+    ck_assert(begin(2, gather_of(4))); /* the next call may be another one */
+}
+END_TEST
+
+/* A stall is warned of once, and the next one again. */
+START_TEST(each_stall_is_warned_of) {
+    for (int i = 0; i < 2; i++) {
+        set_idle(3 + i);
+        for (int r = 0; r < RANKS; r++)
+            peer[r].last_check = dlc_now_ns();
+        peer[1].last_busy = dlc_now_ns();
+        uint64_t before = hub.warned_stall;
+        dlc_hub_watchdog_check(&hub);
+        ck_assert_uint_ne(hub.warned_stall, before);
+        ck_assert_uint_eq(hub.warned_stall,
+                          peer[0].last_progress > peer[2].last_progress
+                              ? peer[0].last_progress
+                              : peer[2].last_progress);
+    }
+    ck_assert(!hub.aborting);
+}
+END_TEST
+
 /* Exit codes are cut to a byte; only 0 becomes 0. */
 START_TEST(codes_fit_a_byte) {
     static const struct {
@@ -535,6 +648,12 @@ int main(void) {
         computing_ranks_get_more_time,
         silent_agents_are_lost,
         stopping_has_an_end,
+        killed_ranks_are_abandoned,
+        kills_are_told_apart,
+        a_stopped_hub_blames_nobody,
+        heartbeats_move_their_timers,
+        results_count_as_progress,
+        each_stall_is_warned_of,
         codes_fit_a_byte,
         asked_again,
     };
