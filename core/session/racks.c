@@ -20,6 +20,17 @@ static int are_counts(const char *racks) {
     return strspn(racks, "0123456789 ,\t") == strlen(racks);
 }
 
+/* Whether each rack has a machine. */
+static int are_positive(const char *racks) {
+    for (const char *at = racks + strspn(racks, SPACE); *at;) {
+        char *rest = NULL;
+        if (strtol(at, &rest, 10) < 1)
+            return 0;
+        at = rest + strspn(rest, SPACE);
+    }
+    return 1;
+}
+
 /* The rack of a machine, by the numbers of machines before it; -1: beyond the last. */
 static int32_t rack_of_node(const char *racks, int32_t node) {
     int64_t end = 0;
@@ -36,11 +47,12 @@ static int32_t rack_of_node(const char *racks, int32_t node) {
 
 static dlc_status by_counts(const dlc_job *job, const char *racks, int32_t *rack) {
     int32_t nodes = dlc_nodes_count(dlc_job_rank_info(job, 0), dlc_job_ranks(job));
-    if (rack_of_node(racks, nodes - 1) < 0 || rack_of_node(racks, nodes) >= 0)
+    if (!are_positive(racks) || rack_of_node(racks, nodes - 1) < 0 ||
+        rack_of_node(racks, nodes) >= 0)
         return dlc_fail(
             DLC_ERR_CONFIG,
-            "[transport] racks = %s: the numbers of machines must add up to "
-            "the %d of this job",
+            "[transport] racks = %s: the numbers of machines must be 1 or more, and add "
+            "up to the %d of this job",
             racks, (int)nodes);
     for (int r = 0; r < dlc_job_ranks(job); r++)
         rack[r] = rack_of_node(racks, dlc_job_rank_info(job, r)->node);

@@ -3,8 +3,9 @@
  * It wraps the cpu device. Its memory has addresses that the host cannot access; each
  * queue is a thread that does its work after random pauses, and only then reads what
  * pointers point to. So a missing synchronization in the core fails here, on any
- * machine, and ThreadSanitizer sees it. The layers are those of the cpu's family, run
- * on the queue.
+ * machine, and ThreadSanitizer sees it. A lazy device works only when somebody waits
+ * for it, so that whoever forgets to wait always finds what was there before. The
+ * layers are those of the cpu's family, run on the queue.
  */
 #ifndef ASYNC_H
 #define ASYNC_H
@@ -48,6 +49,7 @@ struct dlc_device {
     int32_t threads;
     uint64_t seed;
     int64_t pause_us; /* the longest pause before an operation */
+    int is_lazy;      /* does work only when it is waited for, or after pause_us */
     int semaphores;   /* queues have semaphores */
 };
 
@@ -59,6 +61,8 @@ typedef dlc_status work_fn(const void *args);
 /* A point in a queue. */
 typedef struct point {
     int refs, done;
+    struct dlc_queue *queue; /* of a point that is not done */
+    uint64_t place;          /* the number of its work there */
     uint64_t graph_number; /* number of the captured graph that contains it; 0: none */
     size_t step;           /* index of the step in that graph */
 } point;
@@ -68,6 +72,7 @@ typedef struct work {
     work_fn *run;                   /* NULL: only waits or signals */
     void (*drop)(const void *args); /* called when it is freed; NULL: nothing to do */
     point *wait, *signal;
+    uint64_t place; /* its number in the queue, from 1 on */
     _Alignas(16) unsigned char args[];
 } work;
 
@@ -81,7 +86,8 @@ struct dlc_queue {
     /* Guarded by the lock: */
     work *first, **last;
     int busy, stop;
-    dlc_status failed; /* the first error; later work is skipped */
+    uint64_t submitted, wanted; /* works so far; up to which they are waited for */
+    dlc_status failed;          /* the first error; later work is skipped */
 };
 
 struct dlc_event {

@@ -248,7 +248,8 @@ static dlc_status run_steps(dlc_captured_graph *r) {
     for (int32_t queue_index; status == DLC_OK && (queue_index = choose(r, &s)) >= 0;) {
         size_t i = s.next[queue_index];
         const work *w = r->steps[i - 1].work;
-        random_pause(&r->random, r->device->pause_us);
+        if (!r->device->is_lazy)
+            random_pause(&r->random, r->device->pause_us);
         if (w->run)
             status = w->run(w->args);
         s.done[i] = 1;

@@ -11,6 +11,7 @@ const dlc_option device_options[] = {
     DLC_INT("async_seed", "1", 0, 1e9, "seed of the pauses"),
     DLC_INT("async_us", "200", 0, 1e6,
             "longest pause before an operation, in microseconds"),
+    DLC_BOOL("async_lazy", "no", "work only when somebody waits, or after async_us"),
     DLC_BOOL("async_semaphores", "yes", "queues have semaphores"),
     DLC_CHOICE("async_peer", "ok", "ok|zeros|slow|unmappable",
                "what is wrong with the memory of other ranks"),
@@ -54,6 +55,7 @@ static dlc_status device_open(const dlc_device_args *args, dlc_device **device) 
     if (args->settings) {
         made->seed = (uint64_t)host->get_int(args->settings, "async_seed");
         made->pause_us = host->get_int(args->settings, "async_us");
+        made->is_lazy = host->get_bool(args->settings, "async_lazy");
         made->semaphores = host->get_bool(args->settings, "async_semaphores");
         made->peer = read_peer_fault(args->settings);
     }

@@ -53,9 +53,40 @@ static void point_assign(point **place, point *p) {
     *place = p;
 }
 
+/* Somebody waits for a queue's work up to this. */
+static void want(dlc_queue *queue, uint64_t place) {
+    if (queue->wanted >= place)
+        return;
+    queue->wanted = place;
+    (void)pthread_cond_signal(&queue->has_work);
+}
+
+static void want_point(const point *p) {
+    if (p && !p->done && p->queue)
+        want(p->queue, p->place);
+}
+
 static void wait_until_done(const point *p) {
+    want_point(p);
     while (p && !p->done)
         (void)pthread_cond_wait(&async_done, &async_lock);
+}
+
+/* Until the work is wanted, or has been there for a while: what other processes wait
+ * for is never wanted here. */
+static void be_lazy(dlc_queue *queue, const work *w) {
+    struct timespec until;
+    int64_t us = queue->device->pause_us;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)(us / 1000000);
+    until.tv_nsec += (long)(us % 1000000) * 1000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    while (w->place > queue->wanted && !queue->stop)
+        if (pthread_cond_timedwait(&queue->has_work, &async_lock, &until) == ETIMEDOUT)
+            break;
 }
 
 /* ---- Work -------------------------------------------------------------------- */
@@ -82,6 +113,11 @@ void work_free(work *w) {
 
 /* Call with the lock held. */
 static void append(dlc_queue *queue, work *w) {
+    w->place = ++queue->submitted;
+    if (w->signal) {
+        w->signal->queue = queue;
+        w->signal->place = w->place;
+    }
     *queue->last = w;
     queue->last = &w->next;
     (void)pthread_cond_signal(&queue->has_work);
@@ -121,10 +157,13 @@ dlc_status async_give(dlc_queue *queue, work_fn *run, const void *args, size_t b
 /* Call without the lock, which only guards its points. */
 static void run_work(dlc_queue *queue, const work *w) {
     lock();
+    if (queue->device->is_lazy)
+        be_lazy(queue, w);
     wait_until_done(w->wait);
     int go = w->run && queue->failed == DLC_OK;
     unlock();
-    random_pause(&queue->random, queue->device->pause_us);
+    if (!queue->device->is_lazy)
+        random_pause(&queue->random, queue->device->pause_us);
     dlc_status status = go ? w->run(w->args) : DLC_OK;
     lock();
     if (status != DLC_OK) {
@@ -210,6 +249,7 @@ dlc_status queue_sync(dlc_device *device, dlc_queue *queue) {
     if (!queue || status != DLC_OK)
         return status;
     lock();
+    want(queue, queue->submitted);
     while (queue->first || queue->busy)
         (void)pthread_cond_wait(&async_done, &async_lock);
     status = queue->failed;
@@ -303,6 +343,7 @@ dlc_status event_done(dlc_device *device, dlc_event *event, int *done) {
     if (status != DLC_OK)
         return status;
     lock();
+    want_point(event->last);
     *done = !event->last || event->last->done;
     unlock();
     return DLC_OK;
