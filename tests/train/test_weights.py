@@ -229,6 +229,33 @@ class Weights(unittest.TestCase):
         path.write_bytes(data)
         self.refused(["damaged"], f"--weights={path}")
 
+    def test_each_file(self):
+        """What is wrong with any of several files is found, whichever it is."""
+        parts = {"ip1.bias": self.tensors["ip1.bias"]}, self.without("ip1.bias")
+        good = [self.file(part, f"part{i}.safetensors") for i, part in enumerate(parts)]
+        self.loss_of(*good)
+        for i in range(2):
+            with self.subTest(file=i):
+                path = self.folder / f"part{i}.safetensors"
+                whole = path.read_bytes()
+                path.write_bytes(whole[:-1])
+                self.refused([str(path)], *good)
+                path.unlink()
+                self.refused([str(path)], *good)
+                path.write_bytes(whole)
+        self.loss_of(*reversed(good))
+
+    def test_second_is_damaged(self):
+        """A checkpoint has a checksum; it is checked in the second file as in the first."""
+        small = self.file({"unknown": ([1], [0.0], "F32")}, "small.safetensors")
+        path = self.folder / "second.safetensors"
+        data = bytearray(self.own.read_bytes())
+        path.write_bytes(data)
+        self.loss_of(small, f"--weights={path}", "--weights-skip=unknown")
+        data[-5] ^= 1
+        path.write_bytes(data)
+        self.refused(["damaged"], small, f"--weights={path}", "--weights-skip=unknown")
+
     def test_rules(self):
         file = self.file(self.tensors)
         for rule, what in (("ip1.bias", "FROM=TO"), ("=x", "FROM=TO"), ("a*b*=c", "'*'"),
