@@ -263,11 +263,12 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
                                   memory, &conv->winograd))
         return convolution_winograd_prepare(&conv->w, &conv->winograd, memory,
                                             &weights);
+    int last = conv->layout == LAYOUT_LAST;
     if (!forced && conv->layout != LAYOUT_LIBRARY &&
         convolution_depthwise_fits(&conv->w, &conv->filters.window, conv->filters.group,
-                                   memory, &conv->depthwise))
-        return convolution_depthwise_prepare(
-            &conv->w, &conv->depthwise, conv->layout == LAYOUT_LAST, memory, &weights);
+                                   last, memory, &conv->depthwise))
+        return convolution_depthwise_prepare(&conv->w, &conv->depthwise, last, memory,
+                                             &weights);
     return prepare_onednn(conv, memory, &weights);
 }
 

@@ -34,13 +34,24 @@ static int window_fits(const sliding_window *window) {
     return 1;
 }
 
+/* Whether oneDNN's kernel is faster, which reads blocks of channels only: preparing a
+ * row takes ours longer than computing it if the row is short. It needs AVX-512 for
+ * bfloat16. */
+static int library_is_faster(const dlc_layer *head, const dlc_layer_memory *memory) {
+    enum { SHORT_ROW = 32 };
+    const dlc_layout *given = layout_of(head->net, &memory->in[0]);
+    return given && given->block && memory->in[0].shape.dims[3] <= SHORT_ROW &&
+           (given->dtype == DLC_F32 || isa_here() == ISA_AVX512);
+}
+
 int convolution_depthwise_fits(const weighted *w, const sliding_window *window,
-                               int64_t group, const dlc_layer_memory *memory,
+                               int64_t group, int last, const dlc_layer_memory *memory,
                                convolution_depthwise *depthwise) {
     const dlc_shape *in = &memory->in[0].shape, *out = &memory->out[0].shape;
     const weighted *train = (const weighted *)w->head.train_layer;
     if (group == 1 || in->dims[1] != group || out->dims[1] != group ||
-        !window_fits(window) || (train && train->weights && !train->weights->plain))
+        !window_fits(window) || (train && train->weights && !train->weights->plain) ||
+        (!last && library_is_faster(&w->head, memory)))
         return 0;
     depthwise->conv = describe_shape(window, in, out);
     depthwise->kernels = kernels_here();

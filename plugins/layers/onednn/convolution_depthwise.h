@@ -11,10 +11,10 @@ typedef struct convolution_depthwise {
         *kernels; /* NULL: this convolution uses another implementation */
 } convolution_depthwise;
 
-/* Is it depthwise, and its window small enough? In a test net it also depends on the
- * layout of the train net's weights. */
+/* Is it depthwise, its window small enough, and oneDNN's kernel not faster? In a test
+ * net it also depends on the layout of the train net's weights. `last`: as below. */
 int convolution_depthwise_fits(const weighted *w, const sliding_window *window,
-                               int64_t group, const dlc_layer_memory *memory,
+                               int64_t group, int last, const dlc_layer_memory *memory,
                                convolution_depthwise *depthwise);
 /* Takes the input as it is stored if its channels are last or in blocks; else, or with
  * `last`, asks for channels last. */

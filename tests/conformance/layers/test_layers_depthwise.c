@@ -130,8 +130,11 @@ START_TEST(library) {
         check_library(spec, most);
         spec.fused = "negative_slope=0.25";
         check_library(spec, most);
-        spec.layout = "blocked";
-        check_library(spec, most);
+        if (large[_i].in.dims[3] >
+            32) { /* oneDNN's kernel has shorter rows of blocks */
+            spec.layout = "blocked";
+            check_library(spec, most);
+        }
         spec.fused = "";
         spec.phase = DLC_PHASE_TEST;
         check_library(spec, most);
@@ -204,7 +207,10 @@ START_TEST(layouts) {
     spec.layout = "last";
     ck_assert(describes(&spec, "channels_last"));
     spec.layout = "blocked";
+    ck_assert(!chooses(&spec));
+    spec.in[0].dims[3] = 40;
     ck_assert(describes(&spec, "depthwise blocked"));
+    spec.in[0].dims[3] = 9;
     spec.settings = "num_output=32 kernel_size=3 group=32 layout=channels_last";
     ck_assert(describes(&spec, "channels_last"));
 }
