@@ -4,6 +4,7 @@ sending fails, at either end, ends the job at once."""
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -80,6 +81,39 @@ class Jobs(unittest.TestCase):
         self.assertEqual((code, errors), (0, []), said)
         self.assertIn("\n    not ", said)
         self.assertNotIn("\\n", said)
+
+    def test_sent_signals(self):
+        """A process ends by the very signal that another one sends, as a watchdog does that wants a
+        core file, and at once: nothing would crash again if it ran on."""
+        for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE):
+            for ranks in (1, 2):
+                with self.subTest(number=number, ranks=ranks):
+                    self.send(number, ranks)
+
+    def send(self, number, ranks):
+        job = subprocess.Popen([DLCORE, "train", "net.ini", f"--ranks={ranks}", "--iterations=1000000000"],
+                               cwd=self.folder, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            said = ""
+            while "training for" not in said:
+                line = job.stderr.readline()
+                self.assertTrue(line, said)
+                said += line
+            pid = job.pid
+            if ranks > 1:
+                with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
+                    pid = int(children.read().split()[-1])
+            os.kill(pid, number)
+            said += job.stderr.read()
+            code = job.wait(30)
+        finally:
+            job.kill()
+            job.wait()
+            job.stderr.close()
+        self.assertIn(f"process {os.getpid()} has sent this one signal {number:d} (", said)
+        self.assertEqual(code, -number if ranks == 1 else 5, said)
+        if ranks > 1:
+            self.assertRegex(said, rf"error: rank \d \(host .*, pid {pid}\) was killed by signal {number:d} \(")
 
     @unittest.skipUnless(PRELOAD, "a sanitizer must be loaded first")
     def test_sending_fails(self):
