@@ -19,7 +19,9 @@ static const struct argp_option options[] = {
     {"hosts", KEY_HOSTS, "HOST:RANKS,...", 0,
      "start that many ranks on each of these hosts, by ssh", 1},
     {"hostfile", KEY_HOSTFILE, "FILE", 0,
-     "read the hosts from FILE, one per line: HOST:RANKS or HOST slots=RANKS", 1},
+     "read the hosts from FILE, one per line: HOST:RANKS, HOST RANKS or HOST slots=RANKS; "
+     "names may repeat, as in PBS_NODEFILE",
+     1},
     {"launcher", KEY_LAUNCHER, "COMMAND", 0,
      "start ranks by COMMAND instead of ssh; its arguments are a host and the program to "
      "run there",

@@ -5,6 +5,7 @@
 
 #include "base/exit.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/suggest.h"
 #include "command.h"
 #include "hosts.h"
@@ -63,6 +64,7 @@ static int unknown(const char *name) {
 int main(int argc, char **argv) {
     /* Exceeding the limit on file sizes is an error to report, not a reason to die. */
     signal(SIGXFSZ, SIG_IGN);
+    dlc_process_begin();
     dlc_tool_limit_spinning();
     dlc_tool_guard_streams();
     dlc_tool_hosts_keep(argv);

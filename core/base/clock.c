@@ -1,6 +1,8 @@
 /* Reads the clocks of the system and of this process. */
 #include "base/clock.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -12,6 +14,34 @@ uint64_t dlc_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t last_awake, stopped;
+
+uint64_t dlc_awake_ns(void) {
+    uint64_t now = dlc_now_ns();
+    if (last_awake && now - last_awake > DLC_STOPPED_NS)
+        stopped += now - last_awake;
+    last_awake = now;
+    return now - stopped;
+}
+
+void dlc_awake_blocked(void) {
+    last_awake = dlc_now_ns();
+}
+
+int dlc_wait_readable(int fd, uint64_t until) {
+    enum { LONGEST_MS = 500 }; /* shorter than DLC_STOPPED_NS */
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    for (;;) {
+        uint64_t now = dlc_awake_ns(),
+                 ms = until > now ? (until - now) / 1000000 + 1 : 0;
+        int rc = ms ? poll(&polled, 1, ms < LONGEST_MS ? (int)ms : LONGEST_MS) : 0;
+        if (rc > 0 || !ms)
+            return rc;
+        if (rc < 0 && errno != EINTR)
+            return -1;
+    }
 }
 
 double dlc_since(uint64_t start_ns) {

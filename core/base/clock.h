@@ -7,6 +7,19 @@
 /* Nanoseconds of the monotonic clock. */
 uint64_t dlc_now_ns(void);
 
+/* The same without the time in which this process was stopped (Ctrl-Z, a suspended job,
+ * a paused container): the clock of deadlines that other processes must keep. It
+ * recognizes a stop by not having been called for DLC_STOPPED_NS, so whoever waits by
+ * it wakes up more often. For one thread of a process. */
+uint64_t dlc_awake_ns(void);
+#define DLC_STOPPED_NS 2000000000u
+/* To be called after a call that may block for longer, such as DNS: that was no stop.
+ */
+void dlc_awake_blocked(void);
+/* Waits until something can be read, or until dlc_awake_ns() is `until`. Returns 1, 0
+ * if time is up, or -1 with errno. */
+int dlc_wait_readable(int fd, uint64_t until);
+
 /* Seconds since `start_ns`. */
 double dlc_since(uint64_t start_ns);
 

@@ -10,7 +10,9 @@ size_t dlc_write_all(int fd, const void *from, size_t bytes) {
         ssize_t n = write(fd, (const char *)from + done, bytes - done);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0)
+        if (n == 0)
+            errno = ENOSPC;
+        if (n <= 0)
             break;
         done += (size_t)n;
     }

@@ -79,7 +79,10 @@ static void accept_some(dlc_acceptor *acceptor) {
         }
         /* Out of descriptors: the new connection cannot even be refused, so a pending
          * one is dropped. */
-        if ((errno != EMFILE && errno != ENFILE) || !drop_oldest(acceptor))
+        if (errno != EMFILE && errno != ENFILE)
+            return;
+        acceptor->out_of_files = 1;
+        if (!drop_oldest(acceptor))
             return;
     }
 }

@@ -40,7 +40,8 @@ typedef struct dlc_acceptor {
     dlc_acceptor_verify verify; /* this and the next two: set by the hub */
     dlc_acceptor_admit admit;
     void *context;
-    int warned; /* a wrong secret is warned about once */
+    int warned;       /* a wrong secret is warned about once */
+    int out_of_files; /* a connection could not be accepted, or cost another one */
     dlc_pending pending[DLC_ACCEPTOR_PENDING];
 } dlc_acceptor;
 

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 static void set_port(dlc_address *address, uint16_t port) {
     if (address->socket.any.sa_family == AF_INET6)
         address->socket.v6.sin6_port = htons(port);
@@ -30,6 +32,18 @@ int dlc_address_is_loopback(const dlc_address *address) {
     if (address->socket.any.sa_family == AF_INET6)
         return IN6_IS_ADDR_LOOPBACK(&address->socket.v6.sin6_addr);
     return ntohl(address->socket.v4.sin_addr.s_addr) >> 24 == 127;
+}
+
+int dlc_address_hides_machine(const char *host, const dlc_address *list, int count) {
+    struct in6_addr parsed;
+    int loopback = 0;
+    if (inet_pton(AF_INET, host, &parsed) == 1 ||
+        inet_pton(AF_INET6, host, &parsed) == 1 || strncmp(host, "localhost", 9) == 0 ||
+        strncmp(host, "ip6-l", 5) == 0) /* ip6-localhost, ip6-loopback */
+        return 0;
+    for (int i = 0; i < count; i++)
+        loopback |= dlc_address_is_loopback(&list[i]);
+    return loopback;
 }
 
 void dlc_address_text(const dlc_address *address, char text[DLC_ADDRESS_TEXT]) {
@@ -68,6 +82,7 @@ dlc_status dlc_address_resolve(const char *host, uint16_t port,
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     int rc = getaddrinfo(host, NULL, &hints, &found);
+    dlc_awake_blocked();
     if (rc)
         return dlc_fail(DLC_ERR_CONFIG, "no address is known for the host '%s': %s",
                         host, rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));

@@ -28,6 +28,9 @@ dlc_status dlc_address_resolve(const char *host, uint16_t port,
 dlc_status dlc_address_list_own(uint16_t port, dlc_address list[DLC_ADDRESSES_MAX],
                                 int *count);
 int dlc_address_is_loopback(const dlc_address *address);
+/* Whether `host` is a name, and not one for loopback, that means loopback here: Debian
+ * and Ubuntu list a machine's own name so in /etc/hosts. */
+int dlc_address_hides_machine(const char *host, const dlc_address *list, int count);
 uint16_t dlc_address_port(const dlc_address *address);
 /* "10.0.0.1:29500", "[::1]:29500" */
 void dlc_address_text(const dlc_address *address, char text[DLC_ADDRESS_TEXT]);

@@ -1,5 +1,6 @@
 /* The agent's poll loop: relays frames, takes heartbeats, forwards signals, and checks
- * that the hub is still there. */
+ * that the hub is still there. Its clock is dlc_awake_ns: the hub may have been stopped
+ * with it. */
 #include "job/agent.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@ static void send_heartbeat(agent *a) {
                                                  &a->last);
     dlc_frame frame = {.kind = DLC_FRAME_HEARTBEAT, .bytes = sizeof heartbeat};
     dlc_channel_send(&a->hub, &frame, &heartbeat);
-    a->last_sent = dlc_now_ns();
+    a->last_sent = dlc_awake_ns();
 }
 
 static void read_rank(agent *a) {
@@ -53,7 +54,7 @@ static void read_rank(agent *a) {
 
 static void start_grace_period(agent *a) {
     if (!a->kill_at && a->running)
-        a->kill_at = dlc_now_ns() + DLC_GRACE_NS;
+        a->kill_at = dlc_awake_ns() + DLC_GRACE_NS;
 }
 
 static void lose_hub(agent *a, const char *why) {
@@ -132,7 +133,7 @@ static void handle_hub_frame(agent *a) {
 
 static void read_hub(agent *a) {
     while (!a->done && dlc_channel_read(&a->hub)) {
-        a->last_heard = dlc_now_ns();
+        a->last_heard = dlc_awake_ns();
         handle_hub_frame(a);
     }
     if (a->hub.fd < 0)
@@ -160,7 +161,7 @@ static void read_signals(agent *a) {
 }
 
 static void check_timeouts(agent *a) {
-    uint64_t now = dlc_now_ns();
+    uint64_t now = dlc_awake_ns();
     if (now - a->last_sent >= DLC_HEARTBEAT_NS && a->running) {
         check_exit(a); /* SIGCHLD may have gone to another thread */
         if (dlc_launcher_is_gone(&a->parent))
@@ -168,13 +169,14 @@ static void check_timeouts(agent *a) {
         if (a->running)
             send_heartbeat(a);
     }
-    if (a->args->hang_timeout > 0 && dlc_since(a->last_heard) > a->args->hang_timeout) {
+    double silent = (double)(now - a->last_heard) * 1e-9;
+    if (a->args->hang_timeout > 0 && silent > a->args->hang_timeout) {
         char text[128];
         snprintf(
             text, sizeof text,
             "has not been heard from for %.1f s: it, its machine or the network is "
             "down",
-            dlc_since(a->last_heard));
+            silent);
         lose_hub(a, text);
     }
     if (a->kill_at && now >= a->kill_at) {
@@ -185,7 +187,7 @@ static void check_timeouts(agent *a) {
 }
 
 static int poll_timeout(const agent *a) {
-    uint64_t now = dlc_now_ns(), next = a->last_sent + DLC_HEARTBEAT_NS;
+    uint64_t now = dlc_awake_ns(), next = a->last_sent + DLC_HEARTBEAT_NS;
     if (!a->running) /* only the hub's timeout is left to check */
         next = now + DLC_HEARTBEAT_NS;
     if (a->kill_at && a->kill_at < next)
@@ -220,7 +222,7 @@ dlc_status dlc_agent_run(const dlc_agent_args *args, int *exit_code) {
                .rank = {.fd = args->control},
                .hub = {.fd = args->hub},
                .parent = args->parent,
-               .last_heard = dlc_now_ns(),
+               .last_heard = dlc_awake_ns(),
                .running = 1};
     dlc_status status = dlc_signals_open(args->signals, "an agent", &a.signals);
     if (status == DLC_OK)

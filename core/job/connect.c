@@ -17,10 +17,7 @@
 static dlc_status read_exactly(int fd, void *buffer, size_t length, uint64_t until) {
     size_t got = 0;
     while (got < length) {
-        uint64_t now = dlc_now_ns();
-        struct pollfd polled = {.fd = fd, .events = POLLIN};
-        int ms = now < until ? (int)((until - now) / 1000000u) + 1 : 0;
-        if (!ms || (poll(&polled, 1, ms) == 0))
+        if (dlc_wait_readable(fd, until) == 0)
             return dlc_fail(DLC_ERR_AGAIN, "it does not answer");
         ssize_t done = recv(fd, (char *)buffer + got, length - got, MSG_DONTWAIT);
         if (done < 0 && (errno == EAGAIN || errno == EINTR))
@@ -101,7 +98,7 @@ static dlc_status shake_hands(const dlc_connect_args *args, const dlc_address *a
     dlc_hello hello = {.rank = (uint32_t)args->rank,
                        .ranks = (uint32_t)args->ranks,
                        .pid = (uint32_t)getpid()};
-    uint64_t soon = dlc_now_ns() + 5000000000u; /* the hub sends first, and at once */
+    uint64_t soon = dlc_awake_ns() + 5000000000u; /* the hub sends first, and at once */
     DLC_TRY(
         read_exactly(fd, &challenge, sizeof challenge, soon < until ? soon : until));
     DLC_TRY(check_challenge(args, address, &challenge));
@@ -138,6 +135,7 @@ static dlc_status shake_hands(const dlc_connect_args *args, const dlc_address *a
 static dlc_status try_once(const dlc_connect_args *args, const dlc_address *address,
                            uint64_t until, int *fd) {
     int connected = dlc_address_connect(address, 1000);
+    dlc_awake_blocked();
     if (connected < 0)
         return dlc_fail(DLC_ERR_AGAIN, "%s", strerror(errno));
     dlc_status status = shake_hands(args, address, connected, until);
@@ -155,11 +153,11 @@ static dlc_status try_once(const dlc_connect_args *args, const dlc_address *addr
 
 dlc_retry dlc_retry_start(int rank, double timeout) {
     return (dlc_retry){
-        .rank = rank, .timeout = timeout, .since = dlc_now_ns(), .pause_ms = 10};
+        .rank = rank, .timeout = timeout, .since = dlc_awake_ns(), .pause_ms = 10};
 }
 
 int dlc_retry_again(dlc_retry *retry, const char *what) {
-    double waited = dlc_since(retry->since);
+    double waited = (double)(dlc_awake_ns() - retry->since) * 1e-9;
     if (waited >= retry->timeout)
         return 0;
     if (waited >= QUIET_WAIT_S && !retry->has_said++)

@@ -33,6 +33,45 @@ static int is_by_slurm(void) {
     return several("SLURM_STEP_NUM_TASKS");
 }
 
+/* Launchers by whose variables alone ranks do not find each other: without the service
+ * that should come with them, each process would train alone. */
+static const struct {
+    const char *size, *who, *service;
+} foreign[] = {
+    {"OMPI_COMM_WORLD_SIZE", "Open MPI", "PMIx (PMIX_NAMESPACE)"},
+    {"MV2_COMM_WORLD_SIZE", "MVAPICH", "PMI (PMI_SIZE)"},
+    {"JSM_NAMESPACE_SIZE", "jsrun", "PMIx (PMIX_NAMESPACE)"},
+    {"FLUX_JOB_SIZE", "Flux", "PMI (PMI_SIZE)"},
+    {"HOROVOD_SIZE", "horovodrun", "MASTER_ADDR"},
+};
+
+enum { FOREIGN = sizeof foreign / sizeof *foreign };
+
+/* FOREIGN: none. */
+static int find_foreign(void) {
+    int i = 0;
+    while (i < FOREIGN && !several(foreign[i].size))
+        i++;
+    return i;
+}
+
+static int is_by_foreign(void) {
+    return find_foreign() < FOREIGN;
+}
+
+static dlc_status refuse_foreign(dlc_external *external) {
+    int i = find_foreign();
+    (void)external;
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "%s=%s in the environment: %s has started this process as one of "
+                    "several, but without %s, by which they would find each other. Let "
+                    "the launcher pass that on (into a container, too), or set RANK, "
+                    "WORLD_SIZE, MASTER_ADDR and MASTER_PORT; to train in this process "
+                    "alone, unset %s",
+                    foreign[i].size, dlc_environment_text(foreign[i].size),
+                    foreign[i].who, foreign[i].service, foreign[i].size);
+}
+
 /* The first that is present is taken: srun sets its variables for every launcher that
  * it starts, or whose library it serves. */
 static const struct {
@@ -44,6 +83,7 @@ static const struct {
     {DLC_EXTERNAL_VARIABLES, is_by_variables, dlc_external_read_variables},
     {DLC_EXTERNAL_PMI, is_by_pmi, dlc_external_read_pmi},
     {DLC_EXTERNAL_SLURM, is_by_slurm, dlc_external_read_slurm},
+    {DLC_EXTERNAL_NONE, is_by_foreign, refuse_foreign},
 };
 
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };

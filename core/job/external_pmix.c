@@ -2,10 +2,10 @@
  * another library in it may need PMIx, too: it is forked first, and hub and agents
  * learn from their ranks where they find each other. */
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "job/external_rank.h"
 #include "job/pmix_client.h"
 
@@ -24,24 +24,21 @@ static void leave(void *context) {
  * a NUL appended. DLC_ERR_CANCELLED: the rank has ended, and has reported why. */
 static dlc_status read_from_rank(dlc_external_rank *self, dlc_frame_kind kind,
                                  dlc_frame *frame, char *payload, size_t room) {
-    struct pollfd polled = {.fd = self->child.control, .events = POLLIN};
-    int rc;
-    do
-        rc = poll(&polled, 1, (int)(self->timeout * 1000));
-    while (rc < 0 && errno == EINTR);
-    if (rc <= 0)
+    int fd = self->child.control;
+    uint64_t until = dlc_awake_ns() + (uint64_t)(self->timeout * 1e9);
+    if (dlc_wait_readable(fd, until) <= 0)
         return dlc_fail(
             DLC_ERR_PEER,
             "the ranks have not found each other through PMIx within %g s ([parallel] "
             "rendezvous_timeout)",
             self->timeout);
-    if (dlc_frame_read(polled.fd, frame, sizeof *frame) != DLC_OK)
+    if (dlc_frame_read(fd, frame, sizeof *frame) != DLC_OK)
         return DLC_ERR_CANCELLED;
     if (frame->kind != (uint32_t)kind || frame->bytes >= room)
         return dlc_fail(DLC_ERR_INTERNAL,
                         "the rank sent its parent an unexpected message");
     payload[frame->bytes] = '\0';
-    return dlc_frame_read(polled.fd, payload, frame->bytes);
+    return dlc_frame_read(fd, payload, frame->bytes);
 }
 
 static dlc_status publish_hub(dlc_external_rank *self, uint32_t local_ranks) {

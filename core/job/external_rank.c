@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "job/agent.h"
@@ -39,6 +38,18 @@ static dlc_status refuse_without_secret(const char *where) {
         where);
 }
 
+/* All ranks would have to be on this machine, and they are not. */
+static dlc_status refuse_hidden(const char *host, const dlc_address *address) {
+    char text[DLC_ADDRESS_TEXT];
+    dlc_address_text(address, text);
+    return dlc_fail(DLC_ERR_CONFIG,
+                    "rank 0 is to listen at %s, which is %s on its machine (see "
+                    "/etc/hosts), where ranks on other machines do not reach it: set "
+                    "DLCORE_SECRET or DLCORE_SECRET_FILE, the same for all ranks, and "
+                    "it listens at all its addresses",
+                    host, text);
+}
+
 /* Listens at one of these addresses; *bound is that one. */
 static dlc_status listen_at(dlc_external_rank *self, const char *host,
                             const dlc_address *list, int count, dlc_address *bound) {
@@ -60,6 +71,13 @@ dlc_status dlc_external_rank_listen_at(dlc_external_rank *self, const char *host
         status = dlc_address_resolve(host, self->external->port, list, &count);
     while (status != DLC_OK && dlc_retry_again(&retry, host));
     DLC_TRY(status);
+    int local_ranks = self->external->local_ranks;
+    int hidden = local_ranks < self->ranks &&
+                 dlc_address_hides_machine(host, list, count);
+    if (hidden && self->secret.length)
+        return dlc_external_rank_listen_anywhere(self);
+    if (hidden && local_ranks >= 0)
+        return refuse_hidden(host, &list[0]);
     DLC_TRY(listen_at(self, host, list, count, &bound));
     return self->secret.length || dlc_address_is_loopback(&bound)
                ? DLC_OK
@@ -82,16 +100,6 @@ dlc_status dlc_external_rank_listen_anywhere(dlc_external_rank *self) {
     return listen_anywhere(self, &port);
 }
 
-/* Raises the limit of open files: a connection for each rank, and the pending ones. */
-static void raise_limit(int ranks) {
-    struct rlimit limit;
-    rlim_t needed = (rlim_t)ranks + DLC_ACCEPTOR_PENDING + 128;
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed)
-        return;
-    limit.rlim_cur = limit.rlim_max < needed ? limit.rlim_max : needed;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 dlc_status dlc_external_rank_open_hub(dlc_external_rank *self) {
     DLC_TRY(dlc_hub_open(self->launch, self->ranks, &self->hub));
     self->hub.rendezvous_timeout = self->timeout;
@@ -100,7 +108,6 @@ dlc_status dlc_external_rank_open_hub(dlc_external_rank *self) {
     for (int r = 1; r < self->ranks; r++)
         self->hub.peer[r].remote = self->hub.peer[r].running = 1;
     self->hub.listen_address = self->hub_address;
-    raise_limit(self->ranks);
     if (self->hub.remotes)
         dlc_hub_open_acceptor(&self->hub, &self->acceptor);
     return DLC_OK;
@@ -166,13 +173,15 @@ dlc_status dlc_external_rank_publish(dlc_external_rank *self, int local_ranks,
     int count;
     uint16_t port;
     DLC_TRY(dlc_secret_make(&self->secret));
-    if (!host && local_ranks < self->ranks) {
+    int is_spread = local_ranks < self->ranks;
+    int anywhere = host ? strcmp(host, "*") == 0 : is_spread;
+    host = host && !anywhere ? host : "127.0.0.1";
+    DLC_TRY(dlc_address_resolve(host, self->external->port, list, &count));
+    if (anywhere || (is_spread && dlc_address_hides_machine(host, list, count))) {
         DLC_TRY(listen_anywhere(self, &port));
         DLC_TRY(dlc_address_list_own(port, list, &count));
         return write_published(self, list, count, text);
     }
-    host = host ? host : "127.0.0.1";
-    DLC_TRY(dlc_address_resolve(host, self->external->port, list, &count));
     DLC_TRY(listen_at(self, host, list, count, &bound));
     return write_published(self, &bound, 1, text);
 }

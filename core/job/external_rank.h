@@ -28,7 +28,8 @@ void dlc_external_rank_close(void *self);
 
 /* ---- Rank 0: the hub */
 
-/* Listens at this host's address. DLC_ERR_CONFIG without a secret, off loopback. */
+/* Listens at this host's address; at all addresses of this machine where others could
+ * not reach that one. DLC_ERR_CONFIG without a secret, off loopback. */
 dlc_status dlc_external_rank_listen_at(dlc_external_rank *self, const char *host);
 /* Listens at all addresses of this machine. DLC_ERR_CONFIG without a secret. */
 dlc_status dlc_external_rank_listen_anywhere(dlc_external_rank *self);

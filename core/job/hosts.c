@@ -25,6 +25,8 @@ static dlc_status wrong(const place *at, const char *text, const char *why) {
 /* ---- One host ---------------------------------------------------------------------
  */
 
+/* A host that is named again gets more ranks, as PBS lists a node once for each of its
+ * processes. */
 static dlc_status add(const place *at, const char *text, const char *name,
                       size_t length, long ranks, dlc_hosts *hosts) {
     if (!length || strspn(name, "-") || memchr(name, ' ', length))
@@ -33,8 +35,11 @@ static dlc_status add(const place *at, const char *text, const char *name,
         return wrong(at, text, "a job has 1 to 1024 ranks");
     for (int i = 0; i < hosts->count; i++)
         if (strncmp(hosts->list[i].name, name, length) == 0 &&
-            !hosts->list[i].name[length])
-            return wrong(at, text, "this host stands twice in the list");
+            !hosts->list[i].name[length]) {
+            hosts->list[i].ranks += (int)ranks;
+            hosts->ranks += (int)ranks;
+            return DLC_OK;
+        }
     dlc_job_host *grown = dlc_grow_by_one(hosts->list, (size_t)hosts->count,
                                           sizeof *hosts->list);
     if (!grown)
@@ -56,8 +61,9 @@ static void read_ranks(const char *text, long *ranks) {
 }
 
 /* "HOST", "HOST:RANKS", "[ADDRESS]:RANKS"; an IPv6 address without brackets has several
- * colons. */
-static dlc_status read_host(const place *at, const char *text, dlc_hosts *hosts) {
+ * colons. `count` is a number of ranks that follows, or NULL. */
+static dlc_status read_host(const place *at, const char *text, const char *count,
+                            dlc_hosts *hosts) {
     const char *name = text, *colon = strchr(text, ':');
     size_t length = strlen(text);
     long ranks = 1;
@@ -73,8 +79,10 @@ static dlc_status read_host(const place *at, const char *text, dlc_hosts *hosts)
     } else if (colon) {
         length = (size_t)(colon - text);
     }
-    if (colon)
-        read_ranks(colon + 1, &ranks);
+    if (colon && count)
+        return wrong(at, text, "the number of ranks is given twice");
+    if (colon || count)
+        read_ranks(colon ? colon + 1 : count, &ranks);
     return add(at, text, name, length, ranks, hosts);
 }
 
@@ -85,7 +93,7 @@ static dlc_status read_option(char *text, dlc_hosts *hosts) {
     const place at = {.path = NULL};
     char *rest = text;
     for (char *part = strsep(&rest, ","); part; part = strsep(&rest, ","))
-        DLC_TRY(read_host(&at, part, hosts));
+        DLC_TRY(read_host(&at, part, NULL, hosts));
     return DLC_OK;
 }
 
@@ -106,22 +114,24 @@ dlc_status dlc_hosts_parse(const char *text, dlc_hosts *hosts) {
 /* ---- The file -----------------------------------------------------------------------
  */
 
+/* "HOST:RANKS", "HOST RANKS" or "HOST slots=RANKS". Open MPI's max_slots, and the queue
+ * and CPUs that follow a number in Grid Engine's files, do not matter. */
 static dlc_status read_line(const place *at, char *line, dlc_hosts *hosts) {
+    static const char slots[] = "slots=";
     line[strcspn(line, "#\r\n")] = '\0';
     char *rest = NULL, *name = strtok_r(line, " \t", &rest);
-    char *slots = name ? strtok_r(NULL, " \t", &rest) : NULL;
-    long ranks = 1;
+    char *count = name ? strtok_r(NULL, " \t", &rest) : NULL, *more;
     if (!name)
         return DLC_OK;
-    if (!slots)
-        return read_host(at, name, hosts);
-    if (strncmp(slots, "slots=", 6) == 0)
-        read_ranks(slots + 6, &ranks);
-    else
-        ranks = 0;
-    if (ranks == 0)
-        return wrong(at, slots, "after the host may follow slots=RANKS");
-    return add(at, name, name, strlen(name), ranks, hosts);
+    int is_plain = count && strspn(count, "0123456789") == strlen(count);
+    int is_slots = count && strncmp(count, slots, strlen(slots)) == 0;
+    if (count && !is_plain && !is_slots)
+        return wrong(at, count, "after the host may follow RANKS or slots=RANKS");
+    while (is_slots && (more = strtok_r(NULL, " \t", &rest)))
+        if (strncmp(more, "max_slots=", 10) != 0 &&
+            strncmp(more, "max-slots=", 10) != 0)
+            return wrong(at, more, "after slots=RANKS may follow max_slots=RANKS");
+    return read_host(at, name, is_slots ? count + strlen(slots) : count, hosts);
 }
 
 static dlc_status read_lines(FILE *file, const char *path, dlc_hosts *hosts) {

@@ -17,10 +17,12 @@ typedef struct dlc_hosts {
 } dlc_hosts;
 
 /* Reads "HOST[:RANKS],...", with one rank where no number is given. An IPv6 address
- * stands in brackets if a number follows. DLC_ERR_CONFIG: the text is wrong. */
+ * stands in brackets if a number follows. A host that is named several times gets the
+ * sum of the numbers. DLC_ERR_CONFIG: the text is wrong. */
 dlc_status dlc_hosts_parse(const char *text, dlc_hosts *hosts);
-/* Reads a file with one host a line: "HOST", "HOST:RANKS" or "HOST slots=RANKS", and
- * comments that begin with '#'. */
+/* Reads a file with one host a line: "HOST", "HOST:RANKS", "HOST RANKS" or "HOST
+ * slots=RANKS", as MPI launchers, PBS and Grid Engine write them, and comments that
+ * begin with '#'. */
 dlc_status dlc_hosts_read(const char *path, dlc_hosts *hosts);
 void dlc_hosts_free(dlc_hosts *hosts);
 

@@ -104,7 +104,7 @@ void dlc_hub_send_abort(dlc_hub *hub, dlc_status status, const char *text) {
     if (hub->aborting)
         return;
     hub->aborting = 1;
-    hub->kill_at = dlc_now_ns() + DLC_GRACE_NS;
+    hub->kill_at = dlc_awake_ns() + DLC_GRACE_NS;
     dlc_frame frame = {
         .kind = DLC_FRAME_ABORT, .number = status, .bytes = strlen(text)};
     for (int r = 0; r < hub->ranks; r++) {
@@ -146,7 +146,7 @@ static void signal_ranks(dlc_hub *hub, int signal) {
 static void kill_ranks(dlc_hub *hub) {
     hub->killed = 1;
     hub->kill_at = 0;
-    hub->abandon_at = dlc_now_ns() + ABANDON_NS;
+    hub->abandon_at = dlc_awake_ns() + ABANDON_NS;
     signal_ranks(hub, SIGKILL);
 }
 
@@ -210,7 +210,7 @@ static void log_cause(dlc_hub *hub) {
 static void log_exit(dlc_hub *hub, const dlc_peer *peer, int first, const char *text) {
     if (first && peer->failed && peer->failed != DLC_ERR_PEER) {
         hub->cause = peer;
-        hub->report_cause_at = dlc_now_ns() + SAME_FAILURE_NS;
+        hub->report_cause_at = dlc_awake_ns() + SAME_FAILURE_NS;
     } else if (first) {
         dlc_error("%s", text);
     } else if (peer->failed && peer->failed != DLC_ERR_PEER && !hub->killed &&
@@ -370,12 +370,15 @@ static void poll_set(const dlc_hub *hub, struct pollfd *polled) {
 }
 
 static int poll_timeout(const dlc_hub *hub) {
-    uint64_t now = dlc_now_ns(), next = UINT64_MAX;
-    uint64_t times[] = {hub->kill_at, hub->abandon_at, hub->report_cause_at,
-                        hub->acceptor && !hub->aborting ? hub->join_by : 0,
-                        hub->remotes || hub->hang_timeout > 0
-                            ? hub->last_heartbeat + DLC_HEARTBEAT_NS
-                            : 0};
+    uint64_t now = dlc_awake_ns(), next = UINT64_MAX;
+    uint64_t waited = dlc_now_ns() - hub->last_heartbeat;
+    uint64_t times[] = {
+        hub->kill_at, hub->abandon_at, hub->report_cause_at,
+        hub->acceptor && !hub->aborting ? hub->join_by : 0,
+        hub->remotes || hub->hang_timeout > 0
+            ? now + DLC_HEARTBEAT_NS -
+                  (waited < DLC_HEARTBEAT_NS ? waited : DLC_HEARTBEAT_NS)
+            : 0};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         if (times[i] && times[i] < next)
             next = times[i];
@@ -397,7 +400,7 @@ static void write_output(dlc_hub *hub) {
 }
 
 static void kill_late(dlc_hub *hub) {
-    uint64_t now = dlc_now_ns();
+    uint64_t now = dlc_awake_ns();
     char name[128];
     if (hub->abandon_at && now >= hub->abandon_at) {
         hub->abandon_at = 0;
@@ -448,7 +451,7 @@ static dlc_status step(dlc_hub *hub, struct pollfd *polled) {
         dlc_hub_watchdog_check(hub);
     }
     kill_late(hub);
-    if (hub->report_cause_at && dlc_now_ns() >= hub->report_cause_at)
+    if (hub->report_cause_at && dlc_awake_ns() >= hub->report_cause_at)
         log_cause(hub);
     for (int r = 0; r < hub->ranks; r++) {
         dlc_hub_flush(hub, r);

@@ -74,7 +74,8 @@ typedef struct dlc_hub {
     /* Remote ranks join here until all have. */
     dlc_acceptor *acceptor;     /* NULL: closed */
     const char *listen_address; /* for messages */
-    uint64_t join_by;           /* when missing ranks become an error */
+    uint64_t join_by; /* when missing ranks become an error; like all deadlines of the
+                       * hub by dlc_awake_ns */
     uint64_t report_missing_at; /* when to log which are missing; 0: it was logged */
     double rendezvous_timeout;
 

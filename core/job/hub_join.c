@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "job/agent.h"
 #include "job/hub.h"
 
@@ -76,8 +77,8 @@ void dlc_hub_open_acceptor(dlc_hub *hub, dlc_acceptor *acceptor) {
     acceptor->admit = admit;
     acceptor->context = hub;
     hub->acceptor = acceptor;
-    hub->report_missing_at = dlc_now_ns() + QUIET_WAIT_NS;
-    hub->join_by = dlc_now_ns() + (uint64_t)(hub->rendezvous_timeout * 1e9);
+    hub->report_missing_at = dlc_awake_ns() + QUIET_WAIT_NS;
+    hub->join_by = dlc_awake_ns() + (uint64_t)(hub->rendezvous_timeout * 1e9);
 }
 
 /* Writes the missing ranks: "rank 1, 3 to 5, 7". */
@@ -100,12 +101,17 @@ static void missing_text(const dlc_hub *hub, dlc_text *text) {
 }
 
 static void abort_missing(dlc_hub *hub) {
+    char files[DLC_FILES_TEXT];
     dlc_text text = {0};
     dlc_text_add(&text,
                  "not all of the %d ranks have joined within %g s ([parallel] "
                  "rendezvous_timeout): missing ",
                  hub->ranks, hub->rendezvous_timeout);
     missing_text(hub, &text);
+    dlc_text_add(&text, "; rank 0 listens at %s", hub->listen_address);
+    if (hub->acceptor->out_of_files)
+        dlc_text_add(&text, ", but could not accept all connections%s",
+                     dlc_files_limit(files));
     dlc_hub_abort(hub, DLC_ERR_PEER, dlc_text_string(&text));
     dlc_text_free(&text);
 }
@@ -130,7 +136,7 @@ void dlc_hub_accept_agents(dlc_hub *hub, const struct pollfd *polled) {
     dlc_acceptor_handle_events(hub->acceptor, polled);
     for (int r = 0; r < hub->ranks; r++)
         missing += hub->peer[r].remote && !hub->peer[r].joined;
-    uint64_t now = dlc_now_ns();
+    uint64_t now = dlc_awake_ns();
     if (missing && !hub->aborting && hub->report_missing_at &&
         now >= hub->report_missing_at)
         log_missing(hub);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,25 +24,19 @@ static dlc_status send_line(const dlc_pmi *pmi, const char *line, size_t length)
 }
 
 static dlc_status wait_readable(const dlc_pmi *pmi, uint64_t end) {
-    struct pollfd polled = {.fd = pmi->fd, .events = POLLIN};
-    for (;;) {
-        uint64_t now = dlc_now_ns();
-        int rc = now < end ? poll(&polled, 1, (int)((end - now) / 1000000) + 1) : 0;
-        if (rc > 0)
-            return DLC_OK;
-        if (rc == 0)
-            return dlc_fail(DLC_ERR_PEER,
-                            "the ranks have not found each other through PMI within %g "
-                            "s ([parallel] rendezvous_timeout)",
-                            pmi->timeout);
-        if (errno != EINTR)
-            return broken(strerror(errno));
-    }
+    int rc = dlc_wait_readable(pmi->fd, end);
+    if (rc < 0)
+        return broken(strerror(errno));
+    return rc ? DLC_OK
+              : dlc_fail(DLC_ERR_PEER,
+                         "the ranks have not found each other through PMI within %g s "
+                         "([parallel] rendezvous_timeout)",
+                         pmi->timeout);
 }
 
 /* One byte at a time: what follows the line belongs to the next answer. */
 static dlc_status read_line(dlc_pmi *pmi) {
-    uint64_t end = dlc_now_ns() + (uint64_t)(pmi->timeout * 1e9);
+    uint64_t end = dlc_awake_ns() + (uint64_t)(pmi->timeout * 1e9);
     for (size_t length = 0; length + 1 < sizeof pmi->line;) {
         DLC_TRY(wait_readable(pmi, end));
         ssize_t got = read(pmi->fd, pmi->line + length, 1);

@@ -41,7 +41,7 @@ struct dlc_job {
 
     /* Used by the control thread only, to check that the parent is responsive. */
     double hang_timeout;
-    uint64_t parent_ticks, last_tick, last_wakeup;
+    uint64_t parent_ticks, last_tick;
 
     dlc_self_watchdog watchdog; /* of the only rank of a job; the control thread's */
 
@@ -146,16 +146,14 @@ static void channel_broke(dlc_job *job, dlc_status status) {
 /* The parent takes a heartbeat twice a second, unless it was stopped: then this rank
  * would not hear that the others have ended. */
 static void check_parent(dlc_job *job) {
-    uint64_t now = dlc_now_ns();
+    uint64_t now = dlc_awake_ns(); /* this process may have been stopped as well */
     uint64_t ticks = atomic_load_explicit(&job->activity->parent_ticks,
                                           memory_order_relaxed);
-    /* This process may have been stopped as well. */
-    int slept = now - job->last_wakeup > 4 * (uint64_t)DLC_HEARTBEAT_NS;
-    job->last_wakeup = now;
-    if (ticks != job->parent_ticks || slept) {
+    if (ticks != job->parent_ticks) {
         job->parent_ticks = ticks;
         job->last_tick = now;
-    } else if (dlc_since(job->last_tick) > job->hang_timeout + DLC_GRACE_NS / 1e9) {
+    } else if ((double)(now - job->last_tick) >
+               job->hang_timeout * 1e9 + DLC_GRACE_NS) {
         abort_unreported(
             job, DLC_ERR_PEER,
             "the parent process of this rank does not respond, so the other ranks "
@@ -282,6 +280,7 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
     made->activity = args->activity;
     made->control = args->control;
     made->hang_timeout = args->hang_timeout;
+    made->last_tick = dlc_awake_ns();
     dlc_self_watchdog_begin(&made->watchdog, args->activity, args->hang_timeout);
     made->signals = made->wakeup = -1;
     pthread_mutex_init(&made->sending, NULL);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/write.h"
 #include "job/environment.h"
 #include "job/remote_output.h"
@@ -196,8 +197,10 @@ static void become_launcher(const remote_launch *self, const char *const *words,
 }
 
 static dlc_status make_pipe(int ends[2]) {
+    char files[DLC_FILES_TEXT];
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return dlc_fail(DLC_ERR_UNAVAILABLE, "cannot make a pipe: %s", strerror(errno));
+        return dlc_fail(DLC_ERR_UNAVAILABLE, "cannot make a pipe: %s%s",
+                        strerror(errno), dlc_files_reason(errno, files));
     return DLC_OK;
 }
 
@@ -270,7 +273,7 @@ static void hang_up(remote_launch *self) {
             close(self->hosts[i].input);
         self->hosts[i].input = -1;
     }
-    self->kill_at = dlc_now_ns() + GRACE_NS;
+    self->kill_at = dlc_awake_ns() + GRACE_NS;
 }
 
 static void kill_all(const remote_launch *self) {
@@ -318,7 +321,7 @@ static void note_end(remote_launch *self, host *on, int how) {
     if (on == self->hosts)
         self->exit_code = code;
     if ((code != 0 || self->lost) && !self->end_at)
-        self->end_at = dlc_now_ns() + NOTICE_NS;
+        self->end_at = dlc_awake_ns() + NOTICE_NS;
 }
 
 static void reap(remote_launch *self) {
@@ -339,7 +342,7 @@ static void note_stop(remote_launch *self, uint32_t number) {
     if (!self->stop_time)
         self->stop_time = dlc_now_ns();
     else if (dlc_since(self->stop_time) >= DLC_STOP_AGAIN_S && !self->end_at)
-        self->end_at = dlc_now_ns();
+        self->end_at = dlc_awake_ns();
 }
 
 static void handle_signal(remote_launch *self) {
@@ -385,7 +388,7 @@ static void wait_for_hosts(remote_launch *self) {
         if (self->polled[0].revents)
             handle_signal(self);
         pass_output_on(self);
-        uint64_t now = dlc_now_ns();
+        uint64_t now = dlc_awake_ns();
         if (self->end_at && !self->kill_at && now > self->end_at)
             hang_up(self);
         if (self->kill_at && now > self->kill_at)

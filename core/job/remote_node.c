@@ -105,7 +105,7 @@ static void end_all(node *self) {
     if (self->kill_at)
         return;
     signal_all(self, SIGTERM);
-    self->kill_at = dlc_now_ns() + GRACE_NS;
+    self->kill_at = dlc_awake_ns() + GRACE_NS;
 }
 
 static void reap(node *self) {
@@ -163,7 +163,8 @@ static void wait_for_ranks(node *self) {
             handle_signal(self);
         if (rc > 0 && polled[1].revents && !pass_signals_on(self))
             polled[1].fd = -1;
-        if (self->kill_at && dlc_now_ns() > self->kill_at)
+        uint64_t now = dlc_awake_ns();
+        if (self->kill_at && now > self->kill_at)
             signal_all(self, SIGKILL);
     }
 }

@@ -14,7 +14,7 @@
 
 void dlc_self_watchdog_begin(dlc_self_watchdog *watchdog, dlc_shared_activity *activity,
                              double hang_timeout) {
-    uint64_t now = dlc_now_ns();
+    uint64_t now = dlc_awake_ns();
     *watchdog = (dlc_self_watchdog){.activity = activity,
                                     .hang_timeout = hang_timeout,
                                     .last_look = now,
@@ -33,28 +33,30 @@ int dlc_self_watchdog_stop(dlc_self_watchdog *watchdog, int signal) {
     return 0;
 }
 
-/* Takes a heartbeat and updates the timers. After a time in which the process itself
- * was stopped, they restart. */
 static void take_heartbeat(dlc_self_watchdog *watchdog, uint64_t now) {
-    int slept = now - watchdog->last_look > 4 * (uint64_t)DLC_HEARTBEAT_NS;
     uint64_t steps = watchdog->heartbeat.steps;
     watchdog->last_look = now;
     watchdog->heartbeat = dlc_heartbeat_take(getpid(), watchdog->activity,
                                              &watchdog->last);
-    if (watchdog->heartbeat.steps != steps || slept)
+    if (watchdog->heartbeat.steps != steps)
         watchdog->last_progress = now;
-    if (watchdog->heartbeat.busy || slept)
+    if (watchdog->heartbeat.busy)
         watchdog->last_busy = now;
     if (watchdog->heartbeat.disk_wait)
         watchdog->last_disk_wait = now;
 }
 
-static void kill_late_stop(const dlc_self_watchdog *watchdog, const char *activity) {
+static double since(uint64_t now, uint64_t then) {
+    return (double)(now - then) * 1e-9;
+}
+
+static void kill_late_stop(const dlc_self_watchdog *watchdog, uint64_t now,
+                           const char *activity) {
     double late = dlc_since(watchdog->stop_time);
     if (late <= watchdog->hang_timeout ||
-        dlc_since(watchdog->last_progress) <= watchdog->hang_timeout ||
+        since(now, watchdog->last_progress) <= watchdog->hang_timeout ||
         (watchdog->last_disk_wait &&
-         dlc_since(watchdog->last_disk_wait) <= watchdog->hang_timeout))
+         since(now, watchdog->last_disk_wait) <= watchdog->hang_timeout))
         return;
     dlc_warn("asked to stop %.0f s ago, but pid %d makes no progress%s ([parallel] "
              "hang_timeout = %g): ending it",
@@ -73,7 +75,7 @@ static void warn_of_slow(dlc_self_watchdog *watchdog, double stalled,
 }
 
 int dlc_self_watchdog_check(dlc_self_watchdog *watchdog, char *text, size_t room) {
-    uint64_t now = dlc_now_ns();
+    uint64_t now = dlc_awake_ns();
     char activity[DLC_ACTIVITY_TEXT];
     if (now - watchdog->last_look < DLC_HEARTBEAT_NS)
         return 0;
@@ -84,11 +86,11 @@ int dlc_self_watchdog_check(dlc_self_watchdog *watchdog, char *text, size_t room
         return 0;
     dlc_activity_text(&watchdog->heartbeat.activity, activity);
     if (watchdog->stop_signal)
-        kill_late_stop(watchdog, activity);
-    double stalled = dlc_since(watchdog->last_progress);
+        kill_late_stop(watchdog, now, activity);
+    double stalled = since(now, watchdog->last_progress);
     if (stalled <= watchdog->hang_timeout)
         return 0;
-    if (dlc_since(watchdog->last_busy) <= watchdog->hang_timeout) {
+    if (since(now, watchdog->last_busy) <= watchdog->hang_timeout) {
         warn_of_slow(watchdog, stalled, activity);
         return 0;
     }

@@ -10,7 +10,8 @@ typedef struct dlc_self_watchdog {
     double hang_timeout; /* seconds without progress; 0: for ever */
     dlc_heartbeat_last last;
     dlc_heartbeat heartbeat;
-    /* When it was last checked, made progress, was busy, waited for a disk. */
+    /* When it was last checked, made progress, was busy, waited for a disk, by
+     * dlc_awake_ns: the process itself may have been stopped. */
     uint64_t last_look, last_progress, last_busy, last_disk_wait;
     uint64_t warned_stall;      /* last_progress of the stall that was warned about */
     uint64_t stop_time, end_at; /* 0: not yet */

@@ -16,6 +16,7 @@
 
 #include "base/exit.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "job/rank.h"
 #include "job/signals.h"
 
@@ -122,13 +123,14 @@ static void begin_rank(const dlc_launch *launch, const dlc_spawn *spawn,
 dlc_status dlc_spawn_rank(const dlc_launch *launch, const dlc_spawn *spawn,
                           dlc_child *child) {
     int control[2] = {-1, -1}, output[2] = {-1, -1};
+    char files[DLC_FILES_TEXT];
     dlc_status status = DLC_OK;
     *child = (dlc_child){.pid = 0};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) ||
         (spawn->piped &&
          (pipe2(output, O_CLOEXEC) || fcntl(output[0], F_SETFL, O_NONBLOCK)))) {
-        status = dlc_fail(DLC_ERR_IO, "cannot make the channels of rank %d: %s",
-                          spawn->rank, strerror(errno));
+        status = dlc_fail(DLC_ERR_IO, "cannot make the channels of rank %d: %s%s",
+                          spawn->rank, strerror(errno), dlc_files_reason(errno, files));
         goto close_theirs;
     }
     fflush(stdout);

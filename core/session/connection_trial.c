@@ -8,10 +8,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "comm/probe.h"
 
 /* RDMA adapters lock the memory that they read and write. */
 #define LOCKED_LEAST ((rlim_t)8 << 20)
+
+/* With fewer files than this, that is likely to be the reason. */
+#define FILES_LEAST 64
+#define FILES_PER_RANK 8
 
 /* ---- Findings ---------------------------------------------------------------- */
 
@@ -70,15 +75,19 @@ typedef struct ending {
     char text[160];
 } ending;
 
-static void describe_ending(dlc_status status, ending *mine) {
-    struct rlimit locked;
+static void describe_ending(dlc_status status, int32_t ranks, ending *mine) {
+    struct rlimit locked, files;
+    char hint[DLC_FILES_TEXT] = "";
     mine->status = status;
-    (void)snprintf(mine->text, sizeof mine->text, "%s", dlc_detail());
-    size_t length = strlen(mine->text);
-    if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur < LOCKED_LEAST)
-        (void)snprintf(mine->text + length, sizeof mine->text - length,
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 &&
+        files.rlim_cur < FILES_LEAST + FILES_PER_RANK * (rlim_t)ranks)
+        (void)dlc_files_limit(hint);
+    else if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur < LOCKED_LEAST)
+        (void)snprintf(hint, sizeof hint,
                        " (locked memory is limited to %llu KiB: see ulimit -l)",
                        (unsigned long long)locked.rlim_cur >> 10);
+    (void)snprintf(mine->text, sizeof mine->text, "%.*s%s",
+                   (int)(sizeof mine->text - 1 - strlen(hint)), dlc_detail(), hint);
 }
 
 /* The rank whose error is not that another one has failed. */
@@ -96,7 +105,7 @@ static dlc_status keep_ending(dlc_connection_trial *t, dlc_status status, int32_
                               int *again) {
     ending mine = {.status = DLC_OK};
     char text[200];
-    describe_ending(status, &mine);
+    describe_ending(status, t->how->ranks, &mine);
     ending *all = dlc_alloc((size_t)t->how->ranks, sizeof *all);
     if (!all)
         return DLC_ERR_NOMEM;

@@ -69,14 +69,17 @@ static const char *const addresses[] = {"MASTER_ADDR=::1", "MASTER_ADDR=[::1]",
                                         "MASTER_ADDR=localhost",
                                         "MASTER_ADDR=127.0.0.2"};
 
-/* Stands for DNS: it learns the name "late-SECONDS" that long after it was first asked,
- * and what begins with "never" never. */
+/* Stands for DNS. "own-name" is what Debian makes of a machine's name; it learns the
+ * name "late-SECONDS" that long after it was first asked, and what begins with "never"
+ * never. */
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
                 struct addrinfo **found) {
     static double asked;
     int (*real)(const char *, const char *, const struct addrinfo *,
                 struct addrinfo **) = NULL;
     *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (strcmp(host, "own-name") == 0)
+        return real("127.0.1.1", service, hints, found);
     if (strncmp(host, "never", 5) == 0)
         return EAI_NONAME;
     if (strncmp(host, "late-", 5) != 0)
@@ -265,6 +268,17 @@ static const wrong_case wrong_cases[] = {
      1,
      "every address of its machine"},
     {{FULL("0", "2"), "DLCORE_SECRET_FILE=/"}, 1, "is not a file"},
+    {{"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1"},
+     1,
+     "without PMIx (PMIX_NAMES"},
+    {{"MV2_COMM_WORLD_SIZE=8"}, 1, "unset MV2_COMM_WORLD_SIZE"},
+    {{"JSM_NAMESPACE_SIZE=2", "OMPI_COMM_WORLD_SIZE=1"}, 1, "jsrun has started"},
+    {{"FLUX_JOB_SIZE=3"}, 1, "FLUX_JOB_SIZE=3 in the environment"},
+    {{"HOROVOD_SIZE=3"}, 1, "HOROVOD_SIZE=3 in the environment"},
+    {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=own-name", "MASTER_PORT=4711",
+      "LOCAL_WORLD_SIZE=1"},
+     1,
+     "own-name, which is 127.0.1.1:4711 on its machine"},
     {{FULL("0", "2"), "DLCORE_SECRET_FILE=/etc/passwd"}, 1, "chmod 600"},
 };
 
@@ -507,6 +521,36 @@ START_TEST(off_loopback_needs_a_secret) {
 }
 END_TEST
 
+/* A machine's own name may mean loopback there, and there alone: rank 1 stands for a
+ * rank on another machine. With DLCORE_ADDR instead of MASTER_ADDR it is the same. */
+static const struct {
+    const char *first, *more;
+    int other; /* rank 1 has another address */
+} own_names[] = {
+    {"MASTER_ADDR=own-name", SECRET_A, 1},
+    {"DLCORE_ADDR=own-name", SECRET_A, 1},
+    {"MASTER_ADDR=own-name", SECRET_A, 0},
+    {"MASTER_ADDR=own-name", NULL, 0},
+    {"MASTER_ADDR=own-name", "LOCAL_WORLD_SIZE=2", 0},
+};
+
+START_TEST(own_name_is_loopback) {
+    char own[64], address[96];
+    if (own_names[_i].other && !find_address(own, sizeof own))
+        return;
+    snprintf(address, sizeof address, "MASTER_ADDR=%s",
+             own_names[_i].other ? own : "127.0.1.1");
+    const char *first[] = {own_names[_i].first, own_names[_i].more, NULL};
+    const char *second[] = {address, own_names[_i].more, NULL};
+    external_job job = {.ranks = 2, .port = free_port()};
+    dlc_job_options options = {.ranks = 1, .rendezvous_timeout = 5};
+    external_start_rank(&job, 0, first, &options, join_main, NULL);
+    external_start_rank(&job, 1, second, &options, join_main, NULL);
+    external_wait(&job, 0);
+    external_free(&job);
+}
+END_TEST
+
 /* ---- Signals ----------------------------------------------------------------- */
 
 static int obey_main(dlc_job *job, void *argument) {
@@ -582,6 +626,8 @@ int main(void) {
     tcase_add_loop_test(tests, secrets, 0, sizeof secret_cases / sizeof *secret_cases);
     tcase_add_loop_test(tests, secret_file, 0, 2);
     tcase_add_loop_test(tests, off_loopback_needs_a_secret, 0, 2);
+    tcase_add_loop_test(tests, own_name_is_loopback, 0,
+                        sizeof own_names / sizeof *own_names);
     tcase_add_loop_test(tests, a_signal_to_anyone, 0, 6);
     tcase_add_loop_test(tests, a_signal_while_waiting, 0, 2);
     return run_tests("job: external launch", tests);

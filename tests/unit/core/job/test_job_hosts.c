@@ -37,6 +37,10 @@ static const struct {
     {"node-10,node-1,node", "node-10 1, node-1 1, node 1", 3},
     {"ab:2,a:3,abc", "ab 2, a 3, abc 1", 6},
     {"[fd88::1]:1023,[fd88::11]", "fd88::1 1023, fd88::11 1", 1024},
+    {"node-10,node-1,node-10:2", "node-10 3, node-1 1", 4},
+    {"a,ab,a", "a 2, ab 1", 3},
+    {"a,b,b:2", "a 1, b 3", 4},
+    {"[::1],::1", "::1 2", 2},
 };
 
 START_TEST(lists) {
@@ -51,10 +55,9 @@ START_TEST(lists) {
 END_TEST
 
 static const char *const wrong[] = {
-    "",     "a:0",    "a:-1",   "a:1025",     "a:1,b:1024",   "a,a",
-    "a:",   "a: 1",   "a,ab,a", "ab,a,ab",    "a,b,b:2",      "[::1],::1",
-    "a:2x", "a: b",   ":1",     "a:1023,b,c", "a b",          "-p1",
-    "[::1", "[::1]x", "[]:1",   "a,",         "a:99999999999"};
+    "",     "a:0",  "a:-1",   "a:1025", "a:1,b:1024", "a:1,a:1024",    "a:",
+    "a: 1", "a:2x", "a: b",   ":1",     "a:1023,b,c", "a:512,b,a:512", "a b",
+    "-p1",  "[::1", "[::1]x", "[]:1",   "a,",         "a:99999999999"};
 
 START_TEST(wrong_lists) {
     dlc_hosts hosts = {.count = 77};
@@ -63,36 +66,50 @@ START_TEST(wrong_lists) {
 }
 END_TEST
 
-/* ---- Files ----------------------------------------------------------------------- */
+/* ---- Files -------------------------------------------------------------------------
+ */
 
 static const struct {
-    const char *text, *means; /* NULL: it is refused */
+    const char *lines, *means; /* NULL: refused, and `says` is why */
+    const char *says;
 } files[] = {
-    {"a\nab slots=2\n\n# c\nabc:3 # of them\n", "a 1, ab 2, abc 3"},
-    {"\tb slots=1024\r\n", "b 1024"},
-    {"a slots=0\n", NULL},
-    {"a slots=1025\n", NULL},
-    {"a slots=1024\nb\n", NULL},
-    {"a slots=2x\n", NULL},
-    {"a cores=2\n", NULL},
-    {"# none\n\n", NULL},
-    {"", NULL},
+    {"a\nb:4\n", "a 1, b 4", NULL},
+    {"a\na\n\nb\na\nb\n", "a 3, b 2", NULL}, /* PBS_NODEFILE */
+    {"a 4\nb\t2 # here\n# all\n", "a 4, b 2", NULL},
+    {"a slots=4 max_slots=8\nb  slots=2\n", "a 4, b 2", NULL},
+    {"a 4 all.q@a UNDEFINED\nb 2 all.q@b <NULL>\n", "a 4, b 2", NULL},
+    {"[fd88::1] slots=3\nfd88::2 2\n[fd88::1]:1\n", "fd88::1 4, fd88::2 2", NULL},
+    {"a:4 4\n", NULL, "line 1: 'a:4': the number of ranks is given twice"},
+    {"a\nb 0\n", NULL, "line 2: 'b': a job has 1 to 1024 ranks"},
+    {"a 99999999999\n", NULL, "line 1: 'a': a job has"},
+    {"a four\n", NULL, "line 1: 'four': after the host may follow"},
+    {"a slots=\n", NULL, "line 1: 'a': a job has"},
+    {"a slots=2 b\n", NULL, "line 1: 'b': after slots=RANKS"},
+    {"# nothing\n", NULL, "names no host"},
+    {"", NULL, "names no host"},
+    {"a\nab slots=2\n\n# c\nabc:3 # of them\n", "a 1, ab 2, abc 3", NULL},
+    {"\tb slots=1024\r\n", "b 1024", NULL},
+    {"a slots=0\n", NULL, "line 1: 'a': a job has"},
+    {"a slots=1025\n", NULL, "line 1: 'a': a job has"},
+    {"a slots=1024\nb\n", NULL, "line 2: 'b': a job has"},
+    {"a slots=2x\n", NULL, "line 1: 'a': a job has"},
+    {"a cores=2\n", NULL, "line 1: 'cores=2': after the host"},
 };
 
-START_TEST(files_of_hosts) {
-    char path[] = "/tmp/dlcore-hosts-XXXXXX", text[256];
-    size_t length = strlen(files[_i].text);
+START_TEST(host_files) {
     dlc_hosts hosts = {.count = 77};
+    char text[256], path[] = "/tmp/hosts-XXXXXX";
     int fd = mkstemp(path);
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, files[_i].text, length), (ssize_t)length);
+    size_t length = strlen(files[_i].lines);
+    ck_assert_int_eq(write(fd, files[_i].lines, length), (ssize_t)length);
     close(fd);
     dlc_status status = dlc_hosts_read(path, &hosts);
     unlink(path);
-    if (!files[_i].means) {
-        ck_assert_msg(status == DLC_ERR_CONFIG && hosts.count == 77, "%s",
-                      files[_i].text);
-        ck_assert_ptr_nonnull(strstr(dlc_detail(), path));
+    if (files[_i].says) {
+        ck_assert_int_eq(status, DLC_ERR_CONFIG);
+        ck_assert_int_eq(hosts.count, 77);
+        ck_assert_ptr_nonnull(strstr(dlc_detail(), files[_i].says));
         return;
     }
     ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
@@ -210,9 +227,9 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("job_hosts");
     TCase *tests = tcase_create("all");
+    tcase_add_loop_test(tests, host_files, 0, sizeof files / sizeof *files);
     tcase_add_loop_test(tests, lists, 0, sizeof right / sizeof *right);
     tcase_add_loop_test(tests, wrong_lists, 0, sizeof wrong / sizeof *wrong);
-    tcase_add_loop_test(tests, files_of_hosts, 0, sizeof files / sizeof *files);
     tcase_add_test(tests, message);
     tcase_add_loop_test(tests, output, 0, sizeof outputs / sizeof *outputs);
     suite_add_tcase(suite, tests);

@@ -311,6 +311,45 @@ START_TEST(slow_is_not_hung) {
 }
 END_TEST
 
+/* Makes progress until it is told to end. */
+static int paused_main(dlc_job *job, void *argument) {
+    (void)argument;
+    shared_enter(job);
+    while (!atomic_load(&shared->go)) {
+        dlc_job_activity(job, "forward", "conv2", 0);
+        if (dlc_job_check(job) != DLC_OK)
+            return 5;
+        usleep(10000);
+    }
+    return dlc_exit_code(dlc_job_barrier(job));
+}
+
+/* A batch system stops all processes of a job for longer than the hang timeout, and
+ * continues them one after another: those of one rank first. */
+START_TEST(all_are_stopped) {
+    dlc_job_options options = {.ranks = 1, .hang_timeout = 2.5};
+    external_job job = external_start(2, &options, paused_main, NULL);
+    shared_wait_ranks(2);
+    usleep(700000); /* all have joined */
+    for (int r = 0; r < 2; r++) {
+        kill(job.process[r].pid, SIGSTOP);
+        kill(atomic_load(&shared->pid[r]), SIGSTOP);
+        usleep(200000); /* the agent has read all that the hub has sent */
+    }
+    usleep(4000000);
+    for (int i = 0; i < 2; i++) {
+        int r = _i ? i : 1 - i;
+        kill(job.process[r].pid, SIGCONT);
+        kill(atomic_load(&shared->pid[r]), SIGCONT);
+        usleep(700000);
+    }
+    atomic_store(&shared->go, 1);
+    external_wait(&job, 0);
+    ck_assert_str_eq(dlc_text_string(&job.process[1].text), "");
+    external_free(&job);
+}
+END_TEST
+
 /* Without a hang timeout no rank is killed. */
 START_TEST(no_deadline) {
     dlc_job_options options = {.ranks = 2};
@@ -337,6 +376,7 @@ int main(void) {
     tcase_add_test(tests, all_wait);
     tcase_add_loop_test(tests, process_is_stopped, 0, 2);
     tcase_add_loop_test(tests, slow_is_not_hung, COMPUTES, BETWEEN + 1);
+    tcase_add_loop_test(tests, all_are_stopped, 0, 2);
     tcase_add_test(tests, no_deadline);
     return run_tests("job: lost", tests);
 }

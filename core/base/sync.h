@@ -1,0 +1,13 @@
+/* Flushing to the disk, on file systems that may lack it. */
+#ifndef DLC_BASE_SYNC_H
+#define DLC_BASE_SYNC_H
+
+/* Whether an error of a system call says that the file system does not have what was
+ * asked for, and not that it has failed. */
+int dlc_is_unsupported(int error);
+
+/* fsync(), again if a signal interrupts it. Returns 0, or an errno. A file system that
+ * cannot flush this is no error: one warning says so, with `path`. */
+int dlc_sync(int fd, const char *path);
+
+#endif
