@@ -14,6 +14,7 @@
 #include "bench_measure.h"
 #include "file.h"
 #include "options.h"
+#include "streams.h"
 
 typedef struct comm_command {
     dlc_tool_sets sets;
@@ -320,6 +321,8 @@ int dlc_command_bench_comm(int argc, char **argv) {
     dlc_tool_parse(&argp, argc, argv, &command);
     if (dlc_tool_hosts_given(&command.hosts))
         return end(&command, DLC_OK, dlc_tool_hosts_run(&command.hosts));
+    if (command.json)
+        dlc_tool_reserve_stdout();
     if (!command.has_ranks && !dlc_job_is_external())
         dlc_tool_sets_add(&command.sets, dlc_strdup("parallel.ranks=2"));
     dlc_status status = command.sets.failed ? DLC_ERR_NOMEM : DLC_OK;

@@ -13,6 +13,7 @@
 #include "plugin/device_objects.h"
 #include "plugin/probe.h"
 #include "plugin_json.h"
+#include "streams.h"
 
 enum { KEY_JSON = 0x100 };
 
@@ -324,6 +325,8 @@ int dlc_command_doctor(int argc, char **argv) {
     dlc_registry *registry = NULL;
     findings found = {0};
     dlc_tool_parse(&argp, argc, argv, &json);
+    if (json)
+        dlc_tool_reserve_stdout();
     dlc_status rc = dlc_registry_rescan(&registry);
     if (rc == DLC_OK)
         rc = find_out(registry, &found);

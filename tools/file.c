@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "base/write.h"
 
 static dlc_status cannot_write(const char *path) {
@@ -26,6 +27,7 @@ static dlc_status check_place(const char *path) {
 
 /* Opens a temporary file beside it, with the mode that umask gives. */
 static dlc_status open_part(const char *path, char part[PATH_MAX], int *fd) {
+    dlc_process_return();
     DLC_TRY(check_place(path));
     if (snprintf(part, PATH_MAX, "%s.XXXXXX", path) >= PATH_MAX)
         return dlc_fail(DLC_ERR_IO, "cannot write %s: the path is too long", path);

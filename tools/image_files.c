@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/read.h"
 #include "base/status.h"
 
@@ -71,6 +72,7 @@ static dlc_status read_sample(dlc_source *source, dlc_sample *sample) {
     const char *path = source->path[sample->index];
     if (!(sample->wanted & 1))
         return DLC_OK;
+    dlc_process_return();
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused */
     if (fd < 0)
         return failed(path, strerror(errno));

@@ -13,6 +13,7 @@
 #include "class_names.h"
 #include "setup/device_indices.h"
 #include "spinning.h"
+#include "streams.h"
 
 enum { KEY_SET = 0x100, KEY_JSON, KEY_LOG_FILE, KEY_JOB };
 
@@ -216,8 +217,10 @@ dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
                           dlc_setup **setup) {
     if (options->sets.failed)
         return dlc_fail(DLC_ERR_NOMEM, "out of memory");
-    if (options->json)
+    if (options->json) {
         dlc_log_results_to_stderr();
+        dlc_tool_reserve_stdout();
+    }
     if (options->log_file)
         DLC_TRY(dlc_log_file_open(options->log_file));
     dlc_tool_report_spinning();
@@ -307,8 +310,9 @@ int dlc_tool_close(dlc_tool_options *options, dlc_setup *setup, dlc_status statu
 
 static dlc_status print(dlc_text *text, const char *end) {
     dlc_status status = dlc_text_status(text);
-    if (status == DLC_OK && (fputs(dlc_text_string(text), stdout) == EOF ||
-                             fputs(end, stdout) == EOF || fflush(stdout) != 0))
+    FILE *out = dlc_tool_out();
+    if (status == DLC_OK && (fputs(dlc_text_string(text), out) == EOF ||
+                             fputs(end, out) == EOF || fflush(out) != 0))
         status = dlc_fail(DLC_ERR_IO, "writing to stdout: %s", strerror(errno));
     dlc_text_free(text);
     return status;

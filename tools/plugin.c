@@ -10,6 +10,7 @@
 #include "plugin_inspect.h"
 #include "plugin_json.h"
 #include "plugin_new.h"
+#include "streams.h"
 
 enum {
     KEY_JSON = 0x100,
@@ -276,5 +277,7 @@ static dlc_status run(const plugin_command *command) {
 int dlc_command_plugin(int argc, char **argv) {
     plugin_command command = {0};
     dlc_tool_parse(&argp, argc, argv, &command);
+    if (command.json)
+        dlc_tool_reserve_stdout();
     return dlc_tool_end(run(&command));
 }

@@ -20,6 +20,7 @@
 #include "predict_inputs.h"
 #include "predict_top.h"
 #include "predict_writer.h"
+#include "streams.h"
 #include "train/evaluate.h"
 
 typedef struct predict_command {
@@ -471,6 +472,7 @@ int dlc_command_predict(int argc, char **argv) {
     predict_command command = {.threshold = -1};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
+    dlc_tool_reserve_stdout();
     dlc_status status = open_samples(&command);
     if (status == DLC_OK)
         status = dlc_tool_run(command.setup, predict_as_rank, &command, &exit_code);

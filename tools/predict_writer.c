@@ -9,8 +9,10 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "file.h"
 #include "npy.h"
+#include "streams.h"
 
 /* The widths of a table's columns, in characters. */
 enum { SAMPLE_LETTERS = 24, NAME_LETTERS = 16 };
@@ -138,7 +140,7 @@ dlc_status dlc_predict_write_array(dlc_predict_writer *writer, const void *value
 /* ---- The file -------------------------------------------------------------------- */
 
 static dlc_status open_part(dlc_predict_writer *writer) {
-    writer->file = stdout;
+    writer->file = dlc_tool_out();
     if (!writer->path)
         return DLC_OK;
     DLC_TRY(dlc_tool_file_check(writer->path));
@@ -167,6 +169,7 @@ dlc_status dlc_predict_writer_flush(dlc_predict_writer *writer) {
 }
 
 dlc_status dlc_predict_writer_close(dlc_predict_writer *writer, dlc_status status) {
+    dlc_process_return();
     if (writer->file && status == DLC_OK)
         status = dlc_predict_writer_flush(writer);
     if (writer->file && writer->path && fclose(writer->file) != 0 && status == DLC_OK)

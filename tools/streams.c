@@ -19,14 +19,18 @@ typedef struct stream {
     char part[4];
 } stream;
 
-static stream streams[] = {{.fd = STDOUT_FILENO}, {.fd = STDERR_FILENO}};
+enum { OUT, ERROR, NOISE }; /* NOISE: stdout while OUT is reserved */
+
+static stream streams[] = {
+    {.fd = STDOUT_FILENO}, {.fd = STDERR_FILENO}, {.fd = STDERR_FILENO}};
+static FILE *reserved;
 static pid_t guarded;
 static int lost; /* errno of the first failure on stdout */
 
 static int write_all(const stream *s, const char *bytes, size_t length) {
     if (dlc_write_all(s->fd, bytes, length) == length)
         return 0;
-    if (s->fd == STDOUT_FILENO && !lost)
+    if (s == &streams[OUT] && !lost)
         lost = errno;
     return -1;
 }
@@ -74,7 +78,8 @@ static ssize_t write_stream(void *context, const char *bytes, size_t length) {
 /* Runs at exit, also of forked ranks, whose exit code tells their launcher. */
 static void finish(int code, void *context) {
     (void)context;
-    int failed = fflush(stdout) != 0;
+    int failed = fflush(dlc_tool_out()) != 0;
+    (void)fflush(stdout);
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
         char shown[sizeof streams->part * DLC_ESCAPE_BYTES];
         size_t used;
@@ -82,7 +87,7 @@ static void finish(int code, void *context) {
         (void)write_all(&streams[i], shown, used);
         streams[i].held = 0;
     }
-    if (!failed && !ferror(stdout) && !lost)
+    if (!failed && !ferror(dlc_tool_out()) && !lost)
         return;
     if (getpid() != guarded || code != 0)
         return;
@@ -108,12 +113,29 @@ static void occupy_closed(void) {
 
 void dlc_tool_guard_streams(void) {
     occupy_closed();
-    FILE *out = open_stream(&streams[0], isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
-    FILE *err = out ? open_stream(&streams[1], _IONBF) : NULL;
+    FILE *out = open_stream(&streams[OUT], isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
+    FILE *err = out ? open_stream(&streams[ERROR], _IONBF) : NULL;
     if (!err)
         return;
     stdout = out;
     stderr = err;
     guarded = getpid();
     (void)on_exit(finish, NULL);
+}
+
+FILE *dlc_tool_out(void) {
+    return reserved ? reserved : stdout;
+}
+
+void dlc_tool_reserve_stdout(void) {
+    if (reserved || !guarded)
+        return;
+    FILE *noise = open_stream(&streams[NOISE], _IOLBF);
+    int fd = noise ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : -1;
+    (void)fflush(stdout);
+    if (fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        return; /* as before */
+    streams[OUT].fd = fd;
+    reserved = stdout;
+    stdout = noise;
 }

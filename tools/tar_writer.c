@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/process.h"
+#include "base/sync.h"
 
 enum { BLOCK = 512 };
 
@@ -26,6 +28,7 @@ dlc_status dlc_tar_writer_open(dlc_tar_writer *writer, const char *part) {
     dlc_tar_writer made = {.part = dlc_strdup(part)};
     if (!made.part)
         return DLC_ERR_NOMEM;
+    dlc_process_return();
     made.file = fopen(part, "we");
     if (!made.file) {
         dlc_free(made.part);
@@ -82,10 +85,14 @@ dlc_status dlc_tar_writer_add(dlc_tar_writer *writer, const char *name,
 dlc_status dlc_tar_writer_finish(dlc_tar_writer *writer, const char *path) {
     static const char end[2 * BLOCK];
     DLC_TRY(put(writer, end, sizeof end));
-    if (fflush(writer->file) || fsync(fileno(writer->file)))
+    if (fflush(writer->file))
+        return cannot_write(writer->part);
+    errno = dlc_sync(fileno(writer->file), writer->part);
+    if (errno)
         return cannot_write(writer->part);
     FILE *file = writer->file;
     writer->file = NULL;
+    dlc_process_return();
     if (fclose(file) || rename(writer->part, path)) {
         dlc_status status = cannot_write(path);
         (void)unlink(writer->part);

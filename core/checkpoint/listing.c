@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/process.h"
 
 #define SUFFIX ".safetensors"
 
@@ -78,6 +79,7 @@ dlc_status dlc_checkpoints_read(const char *folder, const char *net,
                                 dlc_checkpoints *listing) {
     dlc_checkpoints made = {0};
     *listing = made;
+    dlc_process_return();
     DIR *dir = opendir(folder);
     if (!dir && errno == ENOENT)
         return DLC_OK;

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "checkpoint/listing.h"
 
 char *dlc_run_parent(const char *path) {
@@ -62,15 +63,18 @@ static dlc_status none_of_net(const char *folder, const char *net) {
 
 /* ---- The last run ------------------------------------------------------------- */
 
-/* The time in "NET-YYYYMMDD-HHMMSS" or "NET-YYYYMMDD-HHMMSS-2"; NULL in other names. */
+#define STAMP "00000000-000000Z" /* the form of the times in names, 0 for a digit */
+
+/* The time, UTC, in "NET-YYYYMMDD-HHMMSSZ" or "NET-YYYYMMDD-HHMMSSZ-2"; NULL in other
+ * names. */
 static const char *time_in_name(const char *name, const char *net, long *number) {
-    static const char pattern[] = "00000000-000000";
+    static const char pattern[] = STAMP;
     size_t length = strlen(net);
     if (strncmp(name, net, length) != 0 || name[length] != '-')
         return NULL;
     const char *stamp = name + length + 1, *at = stamp;
     for (size_t i = 0; i < sizeof pattern - 1; i++, at++)
-        if (pattern[i] == '0' ? !isdigit((unsigned char)*at) : *at != '-')
+        if (pattern[i] == '0' ? !isdigit((unsigned char)*at) : *at != pattern[i])
             return NULL;
     char *end = NULL;
     *number = 1;
@@ -86,7 +90,7 @@ static int is_later(const char *name, const char *than, const char *net) {
     long number = 0, other_number = 0;
     const char *stamp = time_in_name(name, net, &number);
     const char *other = time_in_name(than, net, &other_number);
-    int order = stamp && other ? strncmp(stamp, other, strlen("00000000-000000")) : 0;
+    int order = stamp && other ? strncmp(stamp, other, strlen(STAMP)) : 0;
     return order > 0 || (order == 0 && number > other_number);
 }
 
@@ -235,6 +239,7 @@ static dlc_status choose_path(const char *named, const char *resume,
 
 dlc_status dlc_run_choose(const char *named, const char *resume,
                           dlc_run_choice *choice) {
+    dlc_process_return();
     if (!resume)
         choice->fresh = 1;
     else if (strcmp(resume, "auto") == 0)

@@ -15,6 +15,9 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process.h"
+#include "base/sync.h"
+#include "base/write.h"
 #include "checkpoint/listing.h"
 #include "checkpoint/run_lock.h"
 
@@ -45,13 +48,13 @@ static dlc_status cannot_make(const char *path, int error) {
                     error == EEXIST ? "a file is in the way" : strerror(error));
 }
 
-/* Syncs the parent, so that the name of a new folder survives a power failure. File
- * systems that cannot do that are no reason to stop. */
+/* Syncs the parent, so that the name of a new folder survives a power failure. A folder
+ * that cannot be flushed is no reason to stop. */
 static void sync_parent(const char *path) {
     char *parent = dlc_run_parent(path);
     int opened = parent ? open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (opened >= 0) {
-        (void)fsync(opened);
+        (void)dlc_sync(opened, parent);
         close(opened);
     }
     dlc_free(parent);
@@ -84,15 +87,15 @@ static dlc_status make_named(char *path, int *made) {
     return make_one(path, made);
 }
 
-/* Creates runs/NET-TIME, with -2, -3, ... appended if that exists. */
+/* Creates runs/NET-TIME, with -2, -3, ... appended if that exists. The
+ * time is UTC: local time goes back in autumn, and containers have other zones. */
 static dlc_status make_unnamed(dlc_run_folder *folder) {
     enum { TRIES = 1000 };
     char stamp[32];
     time_t now = time(NULL);
-    struct tm local;
+    struct tm utc;
     DLC_TRY(make_one(DLC_RUNS, &folder->made_runs));
-    if (!localtime_r(&now, &local) ||
-        !strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local))
+    if (!gmtime_r(&now, &utc) || !strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%SZ", &utc))
         return dlc_fail(DLC_ERR_INTERNAL, "the time of day is not available");
     for (int i = 1; i <= TRIES; i++) {
         char number[16] = "";
@@ -115,13 +118,12 @@ static dlc_status make_unnamed(dlc_run_folder *folder) {
 
 /* ---- Can it be written? ------------------------------------------------------ */
 
-static int write_probe(int probe) {
-    enum { BYTES = 4096 };
-    char bytes[BYTES] = {0};
-    ssize_t written = write(probe, bytes, sizeof bytes);
-    if (written >= 0 && written < BYTES)
-        errno = ENOSPC;
-    return written == BYTES && fsync(probe) == 0;
+/* Returns 0, or an errno. */
+static int write_probe(int probe, const char *path) {
+    const char bytes[4096] = {0};
+    if (dlc_write_all(probe, bytes, sizeof bytes) < sizeof bytes)
+        return errno;
+    return dlc_sync(probe, path);
 }
 
 static dlc_status try_writing(const char *folder) {
@@ -129,7 +131,7 @@ static dlc_status try_writing(const char *folder) {
     if (!path)
         return DLC_ERR_NOMEM;
     int probe = mkostemp(path, O_CLOEXEC);
-    int error = probe < 0 || !write_probe(probe) ? errno : 0;
+    int error = probe < 0 ? errno : write_probe(probe, path);
     if (probe >= 0 && close(probe) != 0 && !error)
         error = errno;
     if (probe >= 0 && unlink(path) != 0 && !error)
@@ -159,12 +161,23 @@ static dlc_status check_fresh(const dlc_run_folder *folder) {
     return status;
 }
 
+/* A run that ends meanwhile, without a checkpoint, removes the folder that it made. */
+static dlc_status make_and_lock(dlc_run_folder *folder) {
+    enum { TRIES = 100 };
+    dlc_status status = DLC_ERR_AGAIN;
+    for (int i = 0; i < TRIES && status == DLC_ERR_AGAIN; i++) {
+        DLC_TRY(folder->path ? make_named(folder->path, &folder->made)
+                             : make_unnamed(folder));
+        status = dlc_run_lock_take(folder->path, &folder->lock);
+    }
+    return status == DLC_ERR_AGAIN ? cannot_make(folder->path, ENOENT) : status;
+}
+
 dlc_status dlc_run_folder_claim(dlc_run_folder *folder) {
     if (folder->lock.descriptor >= 0)
         return DLC_OK;
-    DLC_TRY(folder->path ? make_named(folder->path, &folder->made)
-                         : make_unnamed(folder));
-    DLC_TRY(dlc_run_lock_take(folder->path, &folder->lock));
+    dlc_process_return();
+    DLC_TRY(make_and_lock(folder));
     if (folder->fresh)
         DLC_TRY(check_fresh(folder));
     else
@@ -246,6 +259,7 @@ const dlc_lr_schedule *dlc_run_folder_schedule(const dlc_run_folder *folder) {
 /* Removes what this run has created, if it wrote no checkpoint. */
 static void remove_made(const dlc_run_folder *folder) {
     char *lock = dlc_format("%s/.lock", folder->path);
+    dlc_process_return();
     if (folder->lock.made && lock && unlink(lock) == 0 && folder->made &&
         rmdir(folder->path) == 0 && folder->made_runs) /* fails if it holds files */
         (void)rmdir(DLC_RUNS);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/sync.h"
 
 /* A rank whose launcher was killed is gone after about two seconds. */
 #define TIMEOUT_S 5
@@ -42,19 +43,15 @@ static void write_holder(int lock) {
                   strerror(errno));
 }
 
-static int has_no_locks(int error) {
-    return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
-}
-
-static dlc_status take(int lock, const char *folder) {
+static dlc_status take(int lock, const char *folder, uint64_t began) {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     char holder[HOLDER_BYTES];
-    uint64_t began = dlc_now_ns();
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
         int error = errno;
-        if (has_no_locks(error)) {
-            dlc_warn("%s cannot be locked (%s): another run could use it, too", folder,
-                     strerror(error));
+        if (error == ENOLCK || dlc_is_unsupported(error)) {
+            dlc_warn("%s cannot be locked: its file system has no locks, so another "
+                     "run could use it, too",
+                     folder);
             return DLC_OK;
         }
         if (error != EWOULDBLOCK && error != EINTR)
@@ -69,40 +66,74 @@ static dlc_status take(int lock, const char *folder) {
         }
         (void)nanosleep(&pause, NULL);
     }
-    write_holder(lock);
     return DLC_OK;
 }
 
 /* Returns a descriptor, or -1 with errno set. */
 static int open_file(const char *path, int *made) {
     int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-    int opened = open(path, flags | O_CREAT | O_EXCL, 0666);
-    *made = opened >= 0;
-    return opened < 0 && errno == EEXIST ? open(path, flags | O_CREAT, 0666) : opened;
+    int opened;
+    do {
+        opened = open(path, flags | O_CREAT | O_EXCL, 0666);
+        *made = opened >= 0;
+        if (opened < 0 && errno == EEXIST)
+            opened = open(path, flags | O_CREAT, 0666);
+    } while (opened < 0 && errno == EINTR);
+    return opened;
 }
 
-dlc_status dlc_run_lock_take(const char *folder, dlc_run_lock *lock) {
+static dlc_status cannot_write(const char *folder, const char *path) {
+    return dlc_fail(errno == ENOENT ? DLC_ERR_AGAIN : DLC_ERR_IO,
+                    "the run folder %s cannot be written: %s: %s", folder, path,
+                    strerror(errno));
+}
+
+/* DLC_ERR_AGAIN: this is no longer the file at `path`, because the run that has held
+ * the lock has removed it. A lock on that file would exclude nobody. */
+static dlc_status check_place(int lock, const char *folder, const char *path) {
+    struct stat info, there;
+    if (fstat(lock, &info) != 0 || lstat(path, &there) != 0)
+        return cannot_write(folder, path);
+    return info.st_dev == there.st_dev && info.st_ino == there.st_ino ? DLC_OK
+                                                                      : DLC_ERR_AGAIN;
+}
+
+/* One attempt: opens the file and locks it. */
+static dlc_status try_to_take(const char *folder, const char *path, uint64_t began,
+                              dlc_run_lock *lock) {
     struct stat info;
-    int made;
-    char *path = dlc_format("%s/.lock", folder);
-    if (!path)
-        return DLC_ERR_NOMEM;
-    int opened = open_file(path, &made);
-    dlc_status status = DLC_OK;
+    int made, opened = open_file(path, &made);
     if (opened < 0)
-        status = dlc_fail(DLC_ERR_IO, "the run folder %s cannot be written: %s: %s",
-                          folder, path, strerror(errno));
-    else if (fstat(opened, &info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink > 1)
+        return cannot_write(folder, path);
+    dlc_status status;
+    if (fstat(opened, &info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink > 1)
         status = dlc_fail(DLC_ERR_IO,
                           "%s is in the way: it is not a regular file with one link",
                           path);
     else
-        status = take(opened, folder);
-    dlc_free(path);
+        status = take(opened, folder, began);
     if (status == DLC_OK)
-        *lock = (dlc_run_lock){.descriptor = opened, .made = made};
-    else if (opened >= 0)
+        status = check_place(opened, folder, path);
+    if (status != DLC_OK) {
         close(opened);
+        return status;
+    }
+    write_holder(opened);
+    *lock = (dlc_run_lock){.descriptor = opened, .made = made};
+    return DLC_OK;
+}
+
+dlc_status dlc_run_lock_take(const char *folder, dlc_run_lock *lock) {
+    uint64_t began = dlc_now_ns();
+    char *path = dlc_format("%s/.lock", folder);
+    if (!path)
+        return DLC_ERR_NOMEM;
+    dlc_status status;
+    do
+        status = try_to_take(folder, path, began, lock);
+    while (status == DLC_ERR_AGAIN && access(folder, F_OK) == 0 &&
+           dlc_since(began) < TIMEOUT_S);
+    dlc_free(path);
     return status;
 }
 

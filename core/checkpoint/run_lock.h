@@ -13,8 +13,8 @@ typedef struct dlc_run_lock {
 } dlc_run_lock;
 
 /* Waits a few seconds for a process that holds the lock, since it may be about to end,
- * then fails with DLC_ERR_CONFIG, naming that process. If the file system has no locks
- * this warns and succeeds. */
+ * then fails with DLC_ERR_CONFIG, naming that process. DLC_ERR_AGAIN: the folder has
+ * been removed meanwhile. If the file system has no locks this warns and succeeds. */
 dlc_status dlc_run_lock_take(const char *folder, dlc_run_lock *lock);
 /* Does nothing if the lock is not held. */
 void dlc_run_lock_release(dlc_run_lock *lock);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/read.h"
 #include "base/suggest.h"
 #include "checkpoint/safetensors_file.h"
@@ -246,6 +247,7 @@ static dlc_status check_header(dlc_safetensors *file, uint64_t bytes) {
 dlc_status dlc_safetensors_open_header(const char *path, dlc_safetensors **file) {
     int fd = -1;
     uint64_t bytes = 0;
+    dlc_process_return();
     DLC_TRY(open_file(path, &fd, &bytes));
     dlc_status status = DLC_ERR_NOMEM;
     dlc_safetensors *made = dlc_alloc(1, sizeof *made);

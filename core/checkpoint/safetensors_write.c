@@ -11,6 +11,9 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/process.h"
+#include "base/sync.h"
+#include "base/write.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_format.h"
 
@@ -121,10 +124,27 @@ static dlc_status is_busy(const char *part) {
         part);
 }
 
-/* 1: this process has locked it; 0: another process has. A file system without locks
- * always allows it. */
-static int lock_part(int fd) {
-    return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+/* Locks the temporary file, unless the file system has no locks. */
+static dlc_status lock_part(int fd, const char *part) {
+    int error;
+    do
+        error = flock(fd, LOCK_EX | LOCK_NB) ? errno : 0;
+    while (error == EINTR);
+    if (error == EWOULDBLOCK)
+        return is_busy(part);
+    errno = error;
+    return !error || error == ENOLCK || dlc_is_unsupported(error) ? DLC_OK
+                                                                  : cannot_write(part);
+}
+
+/* Whether `part` still names the opened file, which `info` describes. */
+static dlc_status is_in_place(const char *part, const struct stat *info, int *is) {
+    struct stat there;
+    int found = lstat(part, &there) == 0;
+    if (!found && errno != ENOENT)
+        return cannot_write(part);
+    *is = found && there.st_ino == info->st_ino && there.st_dev == info->st_dev;
+    return DLC_OK;
 }
 
 /* Removes what an earlier writer left behind when it was killed. A file that another
@@ -132,7 +152,8 @@ static int lock_part(int fd) {
  * with one link: a pipe would block, a link would lead elsewhere, and another user's
  * file would keep its owner. */
 static dlc_status remove_stale(const char *part) {
-    struct stat info, there;
+    struct stat info;
+    int in_place = 0;
     int fd = open(part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT ? DLC_OK : cannot_write(part);
@@ -146,10 +167,11 @@ static dlc_status remove_stale(const char *part) {
             "cannot write %s: there is something else than a regular file of yours "
             "with one link; remove it",
             part);
-    else if (!lock_part(fd))
-        status = is_busy(part);
-    else if (lstat(part, &there) == 0 && there.st_ino == info.st_ino &&
-             there.st_dev == info.st_dev && unlink(part) && errno != ENOENT)
+    else
+        status = lock_part(fd, part);
+    if (status == DLC_OK)
+        status = is_in_place(part, &info, &in_place);
+    if (in_place && unlink(part) && errno != ENOENT)
         status = cannot_write(part);
     close(fd);
     return status;
@@ -157,7 +179,8 @@ static dlc_status remove_stale(const char *part) {
 
 /* Creates and locks the temporary file. */
 static dlc_status open_part(writer *to) {
-    struct stat ours, there;
+    struct stat ours;
+    int in_place = 0;
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     to->fd = open(to->part, flags, 0666);
     if (to->fd < 0 && errno == EEXIST) {
@@ -166,26 +189,29 @@ static dlc_status open_part(writer *to) {
     }
     if (to->fd < 0)
         return errno == EEXIST ? is_busy(to->part) : cannot_write(to->part);
-    if (lock_part(to->fd) && !fstat(to->fd, &ours) && !lstat(to->part, &there) &&
-        ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
-        return DLC_OK;
-    close(to->fd);
-    to->fd = -1;
-    return is_busy(to->part);
+    dlc_status status = lock_part(to->fd, to->part);
+    if (status == DLC_OK && fstat(to->fd, &ours))
+        status = cannot_write(to->part);
+    if (status == DLC_OK)
+        status = is_in_place(to->part, &ours, &in_place);
+    if (status == DLC_OK && !in_place)
+        status = is_busy(to->part);
+    if (status != DLC_OK) {
+        close(to->fd);
+        to->fd = -1;
+    }
+    return status;
 }
 
 static dlc_status put(writer *to, const void *data, size_t bytes) {
     const char *from = data;
     while (bytes) {
         size_t chunk = bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES;
-        ssize_t written = write(to->fd, from, chunk);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
+        if (dlc_write_all(to->fd, from, chunk) < chunk)
             return cannot_write(to->part);
-        XXH64_update(&to->hash, from, (size_t)written);
-        from += written;
-        bytes -= (size_t)written;
+        XXH64_update(&to->hash, from, chunk);
+        from += chunk;
+        bytes -= chunk;
     }
     return DLC_OK;
 }
@@ -203,8 +229,11 @@ static dlc_status seal(writer *to, const dlc_text *header) {
     snprintf(digits, sizeof digits, "%016llx",
              (unsigned long long)XXH64_digest(&to->hash));
     const char *place = strstr(header->bytes, CHECKSUM_TEXT) + strlen(CHECKSUM_TEXT);
-    ssize_t written = pwrite(to->fd, digits, DIGITS,
-                             LENGTH_BYTES + (off_t)(place - header->bytes));
+    ssize_t written;
+    do
+        written = pwrite(to->fd, digits, DIGITS,
+                         LENGTH_BYTES + (off_t)(place - header->bytes));
+    while (written < 0 && errno == EINTR);
     if (written >= 0 && written != DIGITS)
         errno = ENOSPC;
     return written == DIGITS ? DLC_OK : cannot_write(to->part);
@@ -230,7 +259,8 @@ static dlc_status put_all(writer *to, const dlc_text *header,
     for (size_t i = 0; i < count; i++)
         DLC_TRY(put_tensor(to, &tensors[i]));
     DLC_TRY(seal(to, header));
-    return fsync(to->fd) ? cannot_write(to->part) : DLC_OK;
+    errno = dlc_sync(to->fd, to->part);
+    return errno ? cannot_write(to->part) : DLC_OK;
 }
 
 /* Opens the file's folder first, so that a problem with it is found before anything is
@@ -252,13 +282,12 @@ static dlc_status open_folder(const char *path, int *fd) {
 
 /* Flushes the folder, which makes the rename durable. */
 static dlc_status flush_folder(const char *path, int fd) {
-    if (fsync(fd) && errno != EINVAL) /* a file system that cannot */
-        return dlc_fail(
-            DLC_ERR_IO,
-            "%s was written, but may be lost if the power fails: its folder "
-            "cannot be flushed: %s",
-            path, strerror(errno));
-    return DLC_OK;
+    int error = dlc_sync(fd, path);
+    return error ? dlc_fail(DLC_ERR_IO,
+                            "%s was written, but may be lost if the power fails: its "
+                            "folder cannot be flushed: %s",
+                            path, strerror(error))
+                 : DLC_OK;
 }
 
 /* Creates the temporary file, fills it and renames it. */
@@ -281,6 +310,7 @@ static dlc_status write_file(const char *path, const dlc_text *header,
                              const dlc_safetensor *tensors, size_t count) {
     int folder = -1;
     writer to = {.fd = -1};
+    dlc_process_return();
     DLC_TRY(open_folder(path, &folder));
     dlc_status status = DLC_ERR_NOMEM;
     to.part = dlc_format("%s.part", path);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/process.h"
 #include "data/roles.h"
 #include "plugin/answers.h"
 
@@ -289,6 +290,8 @@ static dlc_status read_simple(const dlc_samples *samples, int64_t index,
 static dlc_status read_fields(const dlc_samples *samples, dlc_read_sample *read) {
     uint32_t wanted = read->sample.wanted;
     memset(read->value, 0, sizeof read->value);
+    if (samples->image >= 0 && dlc_samples_are_encoded(samples))
+        dlc_process_return(); /* it may open a file by a relative path */
     DLC_TRY(DLC_ASK(samples->ops, "read_sample",
                     samples->ops->read_sample(samples->source, &read->sample)));
     for (int32_t f = 0; f < samples->info.field_count; f++)

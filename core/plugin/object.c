@@ -12,6 +12,7 @@
 #include <dlcore/layer.h>
 
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "plugin/cache.h"
@@ -60,6 +61,7 @@ dlc_status dlc_object_open(const char *path, const struct stat *info,
     dlc_signals_guard_begin(&guard);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     dlc_signals_guard_end(&guard);
+    dlc_process_return();
     if (!handle)
         return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be loaded: %s", path, dlerror());
     if (stat(path, &now) != 0 || !dlc_stat_same_bytes(&now, info))
@@ -113,6 +115,7 @@ static void ask(answer *asked) {
     dlc_signals_guard_begin(&guard);
     asked->status = asked->plugin->load(dlc_host_services());
     dlc_signals_guard_end(&guard);
+    dlc_process_return();
     if (restore_streams(kept))
         asked->status = dlc_fail(DLC_ERR_PLUGIN,
                                  "its load() closes stdin, stdout or stderr");

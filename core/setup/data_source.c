@@ -3,6 +3,7 @@
 
 #include <xxhash.h>
 
+#include "base/process.h"
 #include "plugin/answers.h"
 #include "plugin/host.h"
 
@@ -36,6 +37,7 @@ dlc_status dlc_data_source_open(dlc_setup *setup, dlc_data_setup *data,
         args.class_names = classes->class_names;
         args.classes = classes->classes;
     }
+    dlc_process_return(); /* its paths may be relative */
     DLC_TRY(DLC_ASK(ops, "open", ops->open(&args, &data->source)));
     DLC_TRY(dlc_answer_check_opened(data->feature, "open", data->source));
     return dlc_data_source_describe(setup, data);

@@ -37,6 +37,7 @@ num_output = 4
 [loss]
 type = softmax_loss
 """
+ENOTSUPP = 524  # the kernel's own, which some file systems let through
 FIRST, SECOND = "net-00000002.safetensors", "net-00000004.safetensors"
 
 
@@ -102,7 +103,7 @@ class Order(Durability):
         """The name of each folder is flushed before anything is created in it."""
         for words, made in ((["--run-dir=deep/run"], ["deep", "deep/run"]),
                             ([f"--run-dir={self.folder}/whole/"], ["whole"]),
-                            ([], ["runs", r"runs/net-[\d-]+"])):
+                            ([], ["runs", r"runs/net-[\d-]+Z"])):
             calls = self.logged(*words)
             for path in made:
                 at = next(i for i, call in enumerate(calls)
@@ -161,6 +162,43 @@ class Failing(Durability):
         self.assertEqual(self.names(), [FIRST, SECOND])
         self.resumes_from(SECOND)
 
+    def test_what_the_file_system_lacks(self):
+        """Locks and flushing that are not supported are warnings, once."""
+        for call, what, says in (("fsync", "folder", "cannot be flushed"), ("fsync", "file", "cannot be flushed"),
+                                 ("flock", "file", "cannot be locked")):
+            for error in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, ENOTSUPP):
+                with self.subTest(call=call, what=what, error=error):
+                    self.setUp()
+                    code, said = self.train("--run-dir=run", FILES_FAIL=call, FILES_OF=what,
+                                            FILES_EVER="1", FILES_ERROR=str(error))
+                    self.assertEqual(code, 0, said)
+                    self.assertEqual(said.count("warning: "), 1, said)
+                    self.assertIn(says, said)
+                    self.assertEqual(self.names(), [SECOND])
+
+    def test_interrupted(self):
+        """Calls that a signal interrupts are made again."""
+        for call in ("fsync", "flock", "write", "create"):
+            for at in (1, 2, 3, 4):
+                with self.subTest(call=call, at=at):
+                    self.setUp()
+                    code, said = self.train("--run-dir=run", FILES_FAIL=call, FILES_AT=str(at),
+                                            FILES_IN=f"{self.folder}/run" if call != "create" else ".lock",
+                                            FILES_ERROR=str(errno.EINTR))
+                    self.assertEqual(code, 0, said)
+                    self.assertNotIn("warning: ", said)
+                    self.assertEqual(self.names(), [SECOND])
+
+    def test_a_broken_disk_is_no_other_process(self):
+        for call, where in (("lstat", "/.lock"), ("lstat", ".part"), ("flock", "/.lock"), ("flock", ".part")):
+            with self.subTest(call=call, where=where):
+                self.setUp()
+                code, said = self.train("--run-dir=run", FILES_FAIL=call, FILES_IN=where, FILES_EVER="1",
+                                        FILES_ERROR=str(errno.EIO))
+                self.assertEqual(code, 1, said)
+                self.assertIn(os.strerror(errno.EIO), said)
+                self.assertNotIn("another process", said)
+
     def test_remaining_part(self):
         """A .part file that cannot be removed is no checkpoint and does not get in the way."""
         code, said = self.train("--run-dir=run", FILES_FAIL="rename,unlink", FILES_EVER="1",
@@ -213,7 +251,7 @@ class Listing(Durability):
         self.assertEqual(code, 0, said)
         for at in (1, 3):
             with self.subTest(at=at):
-                self.unlisted(at, f"{self.folder}/runs", "runs(/net-[0-9-]+)?", "--resume=auto")
+                self.unlisted(at, f"{self.folder}/runs", "runs(/net-[0-9-]+Z)?", "--resume=auto")
 
     def test_while_old_ones_are_removed(self):
         """They are kept, and a warning says so."""

@@ -2,6 +2,7 @@
  * tests of what a job says about the faults of a plugin: y = w * x for each element,
  * with one weight. The option `fault` chooses what goes wrong, and the type "later"
  * belongs to a family that infers nothing without a device. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +22,18 @@ static int is(const char *fault, const char *name) {
     return strcmp(fault, name) == 0;
 }
 
+/* Prints, and leaves the working directory, as libraries below a plugin may. */
+static void stray(void) {
+    const char *folder = getenv("FAULTY_FOLDER"); // NOLINT(concurrency-mt-unsafe)
+    if (!folder)
+        return;
+    printf("printed by a plugin\n");
+    (void)fflush(stdout);
+    (void)!write(STDOUT_FILENO, "written by a plugin\n", 20);
+    if (chdir(folder) != 0)
+        abort();
+}
+
 static void crash(void) {
     abort();
 }
@@ -32,6 +45,7 @@ static void hang(void) {
 
 static dlc_status create(const dlc_layer_args *args, dlc_layer **layer) {
     const char *fault = host->get_string(args->settings, "fault");
+    stray();
     if (is(fault, "exit_in_create"))
         exit(0); // NOLINT(concurrency-mt-unsafe)
     if (is(fault, "crash_at_exit"))
@@ -77,6 +91,8 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {
     const float *x = run->in[0], *weight = run->param[0];
     float *y = run->out[0];
+    if (is(layer->fault, "strays"))
+        stray();
     if (is(layer->fault, "exit_in_forward"))
         exit(0); // NOLINT(concurrency-mt-unsafe)
     if (is(layer->fault, "quit_in_forward"))
@@ -328,6 +344,7 @@ static const dlc_option model_options[] = {
 
 static dlc_status load(const dlc_host *services) {
     host = services;
+    stray();
     if (getenv("FAULTY_LOAD")) // NOLINT(concurrency-mt-unsafe)
         (void)close(STDERR_FILENO);
     return DLC_OK;
@@ -337,7 +354,7 @@ static const dlc_option options[] = {
     DLC_CHOICE("fault", "none",
                "none|exit_in_create|exit_in_forward|silent_create|silent_forward|"
                "odd_input|no_layer|quit_in_forward|crash_at_exit|hang_at_exit|"
-               "crash_in_forward",
+               "crash_in_forward|strays",
                "what goes wrong"),
     DLC_OPTIONS_END,
 };

@@ -89,15 +89,15 @@ class Runs(unittest.TestCase):
     def command(self, *options):
         return [BIN, "train", str(self.net), *options]
 
-    def run_it(self, *options, as_user=False):
+    def run_it(self, *options, as_user=False, environment=None):
         return subprocess.run(self.command(*options), stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=120,
-                              cwd=self.folder,
+                              cwd=self.folder, env=os.environ | (environment or {}),
                               preexec_fn=obey_permissions if as_user else None)
 
-    def train(self, *options):
+    def train(self, *options, environment=None):
         """The report, and what was printed on stderr."""
-        done = self.run_it("--json", *options)
+        done = self.run_it("--json", *options, environment=environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout), done.stderr
 

@@ -5,6 +5,8 @@ plugin ends the job with a sentence that names the layer.
     test_plugins.py FOLDER     the folder of the plugin
 """
 
+import base64
+import json
 import os
 import pathlib
 import signal
@@ -16,6 +18,9 @@ import unittest.mock
 
 BIN = os.environ["DLCORE_BIN"]
 FOLDER = sys.argv.pop()
+
+PNG = base64.b64decode(  # 4 x 4
+    "iVBORw0KGgoAAAANSUhEUgAAAAQAAAAECAIAAAAmkwkpAAAAH0lEQVR4nGNgYGRiZmFlY+fg5OJGZvMwILF5GZDYfAAdDAFRuYHKKgAAAABJRU5ErkJggg==")
 
 NET = """[data]
 source = {source}
@@ -119,6 +124,44 @@ class Plugins(unittest.TestCase):
         """A rank that calls _exit() has not done its work, whatever its exit code."""
         self.expect(self.train("quit_in_forward", ranks=2), 1, r"rank \d .* ended with exit code 0 during forward own "
                     r"before its work was done: .* has called _exit\(\)")
+
+    def test_strays(self):
+        """Whatever a plugin prints, and wherever it goes: JSON is alone on stdout, and relative
+        paths are those of the user."""
+        net = NET.replace("checkpoint_last = no", "checkpoint_interval = 2").replace(
+            "[loss]", "[ip]\ntype = inner_product\nnum_output = 4\n[loss]")
+        images = net.replace("{source}", "images\nfolder = data\ntransforms = center_crop(4)").replace(
+            "shape = 4,1,1\nclasses = 4\nsamples = 64\nbatch = 8", "batch = 2")
+        with tempfile.TemporaryDirectory() as away, tempfile.TemporaryDirectory() as folder:
+            here = pathlib.Path(folder)
+            for name, text, fault in (("net.ini", images, "none"), ("plain.ini", net, "strays")):
+                (here / name).write_text(text.format(name="own", type="faulty", fault=fault, source="synthetic"),
+                                         encoding="utf-8")
+            for name in ("ant", "bee"):
+                (here / "data" / name).mkdir(parents=True)
+                for i in range(4):
+                    (here / "data" / name / f"{i}.png").write_bytes(PNG)
+
+            def run(*words):
+                done = subprocess.run([BIN, *words], cwd=here, text=True, timeout=100, capture_output=True, check=False,
+                                      env=os.environ | {"DLCORE_PLUGIN_PATH": FOLDER, "FAULTY_FOLDER": away})
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(os.listdir(away), [])
+                return done
+            for ranks, name in ((1, "plain.ini"), (2, "plain.ini"), (1, "net.ini"), (2, "net.ini")):
+                done = run("train", name, "--json", f"--ranks={ranks}", "--log-file=log")
+                self.assertIn("printed by a plugin", done.stderr)
+                self.assertIn("written by a plugin", done.stderr)
+                report = json.loads(done.stdout)
+                self.assertTrue((here / report["checkpoint"]).is_file())
+            run("train", "net.ini", "--resume=auto", "--iterations=12")
+            json.loads(run("check", "net.ini", "--json").stdout)
+            json.loads(run("time", "net.ini", "--json", "--iterations=1").stdout)
+            json.loads(run("plugin", "list", "--json").stdout)
+            done = run("predict", "net.ini", f"--weights={report['checkpoint']}", "data/ant", "--csv")
+            self.assertNotIn("by a plugin", done.stdout)
+            run("predict", "net.ini", f"--weights={report['checkpoint']}", "data/ant", "--csv", "--output=out.csv")
+            self.assertTrue((here / "out.csv").is_file())
 
     def test_crash(self):
         self.expect(self.train("crash_in_forward"), -signal.SIGABRT, "error: .*layer-faulty.so has crashed: signal 6")

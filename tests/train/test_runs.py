@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -23,7 +24,7 @@ class Folders(Runs):
         folders = {report["run_dir"] for report in reports}
         self.assertEqual(len(folders), 3)
         for folder in folders:
-            self.assertRegex(folder, r"^runs/small-\d{8}-\d{6}(-\d+)?$")
+            self.assertRegex(folder, r"^runs/small-\d{8}-\d{6}Z(-\d+)?$")
             self.assertEqual(self.names(self.folder / folder),
                              ["small-00000020.safetensors"])
 
@@ -180,6 +181,16 @@ class Resumed(Runs):
         self.assertEqual(len(self.runs()), 2)
         self.assertIn("small-00000020.safetensors", self.names(self.folder / second))
 
+    def test_auto_orders_runs_by_utc(self):
+        """As in autumn, when local time goes back, and in containers with other zones."""
+        for zone, last in (("UTC-1", "UTC"), ("UTC-14", "UTC+12")):
+            with self.subTest(zone=zone):
+                shutil.rmtree(self.folder / "runs", ignore_errors=True)
+                self.train("--iterations=10", environment={"TZ": zone})
+                self.train("--iterations=12", environment={"TZ": last})
+                _, said = self.train("--resume=auto", environment={"TZ": "UTC+3"})
+                self.assertIn("/small-00000012.safetensors", said)
+
     def test_auto_does_not_take_another_nets_run(self):
         self.write(name="small-net")
         self.train()
@@ -192,7 +203,7 @@ class Resumed(Runs):
 
     def test_auto_skips_runs_without_a_checkpoint(self):
         first = self.train("--iterations=10")[0]["run_dir"]
-        (self.folder / "runs" / "small-29990101-000000").mkdir()
+        (self.folder / "runs" / "small-29990101-000000Z").mkdir()
         (self.folder / "runs" / "small-2999").mkdir()
         _, said = self.train("--resume=auto")
         self.assertIn(f"resumed from {first}/", said)
@@ -200,15 +211,15 @@ class Resumed(Runs):
     def test_auto_skips_files(self):
         first = self.train("--iterations=10")[0]["run_dir"]
         runs = self.folder / "runs"
-        (runs / "small-20300101-000000").write_text("notes")
-        (runs / "small-20300101-000001").symlink_to("gone")
+        (runs / "small-20300101-000000Z").write_text("notes")
+        (runs / "small-20300101-000001Z").symlink_to("gone")
         _, said = self.train("--resume=auto")
         self.assertIn(f"resumed from {first}/", said)
 
     def test_auto_does_not_skip_unreadable_folders(self):
         """There may be a checkpoint in it, so starting a new run would be wrong."""
         self.train("--iterations=10")
-        last = self.folder / "runs" / "small-20300101-000000"
+        last = self.folder / "runs" / "small-20300101-000000Z"
         last.symlink_to(last.name)
         self.refused(1, f"runs/{last.name} cannot be read: Too many levels of symbolic",
                      "--resume=auto")
@@ -225,13 +236,13 @@ class Resumed(Runs):
 
     def test_auto_compares_suffixes_as_numbers(self):
         first = self.train("--iterations=10")[0]["run_dir"]
-        for name in ("small-20300101-000000", "small-20300101-000000-2",
-                     "small-20300101-000000-10"):
+        for name in ("small-20300101-000000Z", "small-20300101-000000Z-2",
+                     "small-20300101-000000Z-10"):
             (self.folder / "runs" / name).mkdir()
             for file in (self.folder / first).glob("*.safetensors"):
                 (self.folder / "runs" / name / file.name).write_bytes(file.read_bytes())
         _, said = self.train("--resume=auto")
-        self.assertIn("resumed from runs/small-20300101-000000-10/", said)
+        self.assertIn("resumed from runs/small-20300101-000000Z-10/", said)
 
     def test_auto_starts_a_new_run_if_there_is_none(self):
         report, said = self.train("--resume=auto", "--run-dir=new")

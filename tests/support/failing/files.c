@@ -4,8 +4,8 @@
  * FILES_LOG=PATH appends a line for each operation to that file, separated by tabs:
  *     CALL file|folder PATH [NEW-PATH]
  * CALL is create (an open that may create a file), write (or pwrite), fsync (or
- * fdatasync), rename, unlink, mkdir or readdir (for each entry). A call that was made
- * to fail has "failed" in place of file or folder.
+ * fdatasync), rename, unlink, mkdir, flock, lstat or readdir (for each entry). A call
+ * that was made to fail has "failed" in place of file or folder.
  *
  * FILES_FAIL=CALL[,CALL]... makes calls fail with the error FILES_ERROR (a number; EIO
  * if absent), if the path contains FILES_IN and is a FILES_OF, file or folder (both may
@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -143,6 +144,14 @@ int unlink(const char *path) {
 
 int mkdir(const char *path, mode_t mode) {
     return fails("mkdir", "folder", path, NULL) ? -1 : REAL(mkdir)(path, mode);
+}
+
+int flock(int fd, int operation) {
+    return fails_at("flock", fd) ? -1 : REAL(flock)(fd, operation);
+}
+
+int lstat(const char *path, struct stat *info) {
+    return fails("lstat", "file", path, NULL) ? -1 : REAL(lstat)(path, info);
 }
 
 struct dirent *readdir(DIR *dir) {

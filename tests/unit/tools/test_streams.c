@@ -89,6 +89,39 @@ START_TEST(a_full_disk_is_reported) {
 }
 END_TEST
 
+/* What plugins print goes to stderr, by stdio or by descriptor; results stay whole. */
+START_TEST(stdout_is_reserved) {
+    char out[] = "/tmp/out-XXXXXX", err[] = "/tmp/err-XXXXXX", text[256] = "";
+    int files[] = {mkstemp(out), mkstemp(err)}, status = 0;
+    (void)fflush(NULL);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        if (dup2(files[0], STDOUT_FILENO) < 0 || dup2(files[1], STDERR_FILENO) < 0)
+            _exit(99);
+        dlc_tool_guard_streams();
+        fputs("before\n", dlc_tool_out());
+        dlc_tool_reserve_stdout();
+        dlc_tool_reserve_stdout();
+        printf("by stdio\n");
+        (void)!write(STDOUT_FILENO, "by number\n", 10);
+        fputs("result\n", dlc_tool_out());
+        exit(0); // NOLINT(concurrency-mt-unsafe)
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    ck_assert_int_ge(pread(files[0], text, sizeof text - 1, 0), 0);
+    ck_assert_str_eq(text, "before\nresult\n");
+    memset(text, 0, sizeof text);
+    ck_assert_int_ge(pread(files[1], text, sizeof text - 1, 0), 0);
+    ck_assert_str_eq(text, "by stdio\nby number\n");
+    for (int i = 0; i < 2; i++) {
+        close(files[i]);
+        unlink(i ? err : out);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("tools.streams");
     TCase *tcase = tcase_create("streams");
@@ -96,6 +129,7 @@ int main(void) {
                         sizeof cases / sizeof *cases);
     tcase_add_test(tcase, long_lines);
     tcase_add_test(tcase, a_full_disk_is_reported);
+    tcase_add_test(tcase, stdout_is_reserved);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -64,20 +64,20 @@ static void expect_last(const char *const *runs, size_t count, const char *last)
 
 START_TEST(the_last_run_is_resumed) {
     static const char *const runs[] = {
-        "net-20260101-235959",    "net-20260102-000000", "net-20260102-000000-2",
-        "net-20260102-000000-10", "net-20260103-000000", "other-20260109-000000"};
+        "net-20260101-235959Z",    "net-20260102-000000Z", "net-20260102-000000Z-2",
+        "net-20260102-000000Z-10", "net-20260103-000000Z", "other-20260109-000000Z"};
     const size_t count = sizeof runs / sizeof *runs;
     for (size_t i = 0; i < count; i++)
         make_run(runs[i], i != 4);
-    expect_last(runs, count, DLC_RUNS "/net-20260102-000000-10");
-    expect_last(runs, 2, DLC_RUNS "/net-20260102-000000");
+    expect_last(runs, count, DLC_RUNS "/net-20260102-000000Z-10");
+    expect_last(runs, 2, DLC_RUNS "/net-20260102-000000Z");
     expect_last(runs + 4, 2, NULL);
 }
 END_TEST
 
 /* Half of the names could lack the last run. */
 START_TEST(runs_must_be_readable) {
-    static const char *const runs[] = {"net-20260101-235959", NULL};
+    static const char *const runs[] = {"net-20260101-235959Z", NULL};
     dlc_run_choice choice = {.net = "net"};
     make_run(runs[0], 1);
     entries_set(runs, EIO);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,6 +26,17 @@ int fsync(int descriptor) {
     if (syncs < SYNCS)
         synced[syncs++] = info.st_ino;
     return (int)syscall(SYS_fsync, descriptor);
+}
+
+static dlc_run_folder *ending; /* ends after another run has opened its lock */
+
+/* Stands in for the C library's. */
+int flock(int descriptor, int operation) {
+    dlc_run_folder *run = ending;
+    ending = NULL;
+    if (run)
+        dlc_run_folder_close(run);
+    return (int)syscall(SYS_flock, descriptor, operation);
 }
 
 static int was_synced(const char *path) {
@@ -91,6 +103,26 @@ START_TEST(one_run_at_a_time) {
 }
 END_TEST
 
+/* A run that ends without a checkpoint removes the lock, and the folder if it made it.
+ * The one that has waited for the lock holds it nevertheless. */
+START_TEST(a_removed_lock_is_no_lock) {
+    dlc_run_folder first = folder_at("run", 1), second = folder_at("run", 1),
+                   third = folder_at("run", 1);
+    if (_i)
+        ck_assert_int_eq(mkdir(scratch_path("run"), 0700), 0);
+    ck_assert_int_eq(dlc_run_folder_claim(&first), DLC_OK);
+    ending = &first;
+    ck_assert_int_eq(dlc_run_folder_claim(&second), DLC_OK);
+    ck_assert_ptr_null(ending);
+    ck_assert_int_eq(access(scratch_path("run/.lock"), F_OK), 0);
+    ck_assert_int_eq(dlc_run_folder_claim(&third), DLC_ERR_CONFIG);
+    ck_contains(dlc_detail(), "in use by process");
+    dlc_run_folder_close(&third);
+    dlc_run_folder_close(&second);
+    ck_assert_int_eq(access(scratch_path("run"), F_OK), _i ? 0 : -1);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("checkpoint.run_folder");
     TCase *tcase = tcase_create("run_folder");
@@ -99,6 +131,7 @@ int main(void) {
     tcase_add_test(tcase, new_names_are_flushed);
     tcase_add_test(tcase, checkpoints_of_another_run);
     tcase_add_test(tcase, one_run_at_a_time);
+    tcase_add_loop_test(tcase, a_removed_lock_is_no_lock, 0, 2);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
