@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -586,6 +587,42 @@ START_TEST(a_signal_to_anyone) {
 }
 END_TEST
 
+/* The launcher dies without a word to the ranks that it has started: they stop as if
+ * asked to, with time for a checkpoint, and go on if nobody is said to be their
+ * launcher. */
+START_TEST(the_launcher_dies) {
+    static const char *const launched[] = {"TORCHELASTIC_RUN_ID=7", NULL};
+    enum { RANKS = 2 };
+    external_job job = {.ranks = RANKS, .port = free_port()};
+    int status = 0, ended = 0;
+    pid_t launcher = fork();
+    ck_assert_int_ge(launcher, 0);
+    if (!launcher) {
+        for (int r = 0; r < RANKS; r++)
+            external_start_rank(&job, r, r == _i ? launched : NULL, NULL, obey_main,
+                                NULL);
+        for (;;)
+            pause();
+    }
+    shared_wait_ranks(RANKS);
+    kill(launcher, SIGKILL);
+    ck_assert_int_eq(waitpid(launcher, &status, 0), launcher);
+    if (_i == RANKS) { /* two heartbeats later */
+        usleep(1300000);
+        for (int r = 0; r < RANKS; r++)
+            ck_assert_uint_eq(atomic_load(&shared->seen[r]), 0);
+        kill(atomic_load(&shared->pid[1]), SIGTERM);
+    }
+    for (; waitpid(-1, &status, 0) > 0; ended++) {
+        ck_assert(WIFEXITED(status));
+        ck_assert_int_eq(WEXITSTATUS(status), 128 + SIGTERM);
+    }
+    ck_assert_int_eq(ended, RANKS);
+    for (int r = 0; r < RANKS; r++)
+        ck_assert_uint_eq(atomic_load(&shared->seen[r]), DLC_JOB_STOP);
+}
+END_TEST
+
 /* A signal while ranks are still missing ends the job at once. */
 START_TEST(a_signal_while_waiting) {
     external_job job = {.ranks = 3, .port = free_port()};
@@ -629,6 +666,7 @@ int main(void) {
     tcase_add_loop_test(tests, own_name_is_loopback, 0,
                         sizeof own_names / sizeof *own_names);
     tcase_add_loop_test(tests, a_signal_to_anyone, 0, 6);
+    tcase_add_loop_test(tests, the_launcher_dies, 0, 3);
     tcase_add_loop_test(tests, a_signal_while_waiting, 0, 2);
     return run_tests("job: external launch", tests);
 }
