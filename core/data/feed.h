@@ -42,6 +42,7 @@ typedef struct dlc_feed_args {
     int shuffle;            /* training only */
     int64_t shuffle_window; /* samples; 0: all are shuffled at once (order.h) */
     int32_t prefetch;       /* batches kept ready; 0: 1 to 3, by their size */
+    int32_t ahead;          /* batches that dlc_feed_peek reaches */
     int32_t threads;        /* that load samples; 0 or 1: the reading thread does it */
     int low_memory;         /* if `prefetch` is 0, keep no batch ready */
     int keep_bytes;         /* samples that the source gives as bytes stay bytes */
@@ -102,6 +103,13 @@ double dlc_feed_waited(const dlc_feed *feed);
  * until the next call of dlc_feed_next. An error of the reading thread is returned
  * here, with its detail sentence, and again at every later call. */
 dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch);
+
+/* A batch that dlc_feed_next will return later: that of `iteration`, which is at most
+ * `ahead` behind the one that was returned last. Blocks until it is ready; valid until
+ * dlc_feed_next has returned the batch after it. Not in a test. */
+dlc_status dlc_feed_peek(dlc_feed *feed, int64_t iteration, dlc_batch *batch);
+/* In training: is sample `i` of a batch of the job's batch, or of the next one? */
+int dlc_feed_is_counted(const dlc_feed *feed, int32_t i);
 
 /* Makes the batch of this iteration the next one; costs nothing if it is already. In a
  * test 0 starts the next pass (which also happens automatically after the last batch).

@@ -79,6 +79,18 @@ struct dlc_feed {
     char detail[DETAIL_BYTES];
 };
 
+/* The samples of a batch that follow each other in the sequence. */
+static inline int32_t dlc_feed_run(const dlc_feed_args *args) {
+    return args->run ? (int32_t)args->run : args->count;
+}
+
+/* In training, the position of sample `i` of a batch. */
+static inline int64_t dlc_feed_position(const dlc_feed_args *args, int64_t iteration,
+                                        int32_t i) {
+    int32_t run = dlc_feed_run(args);
+    return iteration * args->batch + args->offset + i / run * args->stride + i % run;
+}
+
 /* From a test batch to the next. */
 static inline int64_t dlc_feed_step(const dlc_feed_args *args) {
     return args->stride ? args->stride : args->count;

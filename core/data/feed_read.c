@@ -11,23 +11,12 @@ static int is_wanted(const filling *f) {
     return f->generation == f->feed->generation;
 }
 
-/* The samples of a batch that follow each other in the sequence. */
-static int32_t run_of(const dlc_feed_args *args) {
-    return args->run ? (int32_t)args->run : args->count;
-}
-
-/* In training, the position of sample `i` of a batch. */
-static int64_t position_of(const dlc_feed_args *args, int64_t iteration, int32_t i) {
-    int32_t run = run_of(args);
-    return iteration * args->batch + args->offset + i / run * args->stride + i % run;
-}
-
 /* Is the sample after this one in the batch the other of its pair? */
 static int begins_pair(const dlc_feed_args *args, int64_t iteration, int32_t i) {
     return i >= 0 && i + 1 < args->count &&
-           position_of(args, iteration, i + 1) ==
-               (position_of(args, iteration, i) ^ 1) &&
-           position_of(args, iteration, i) % 2 == 0;
+           dlc_feed_position(args, iteration, i + 1) ==
+               (dlc_feed_position(args, iteration, i) ^ 1) &&
+           dlc_feed_position(args, iteration, i) % 2 == 0;
 }
 
 /* Sets the indices of the others of the pairs that are not whole in this batch. */
@@ -38,7 +27,7 @@ static void choose_partners(filling *f, int64_t iteration) {
                                 begins_pair(args, iteration, i - 1)
                             ? -1
                             : dlc_order_at(&f->feed->order,
-                                           position_of(args, iteration, i) ^ 1);
+                                           dlc_feed_position(args, iteration, i) ^ 1);
 }
 
 /* Sets the indices of the samples in a batch; returns how many of them are real. */
@@ -46,9 +35,9 @@ static int32_t choose_samples(filling *f, int64_t iteration) {
     dlc_feed *feed = f->feed;
     const dlc_feed_args *args = &feed->args;
     if (!args->test) {
-        int32_t run = run_of(args);
+        int32_t run = dlc_feed_run(args);
         for (int32_t i = 0; i < args->count; i += run)
-            dlc_order_take(&feed->order, position_of(args, iteration, i),
+            dlc_order_take(&feed->order, dlc_feed_position(args, iteration, i),
                            args->count - i < run ? args->count - i : run, f->index + i);
         if (f->partner)
             choose_partners(f, iteration);
@@ -96,7 +85,7 @@ static void load_sample(filling *f, int32_t i, int32_t thread, void *const *to) 
     dlc_feed *feed = f->feed;
     dlc_status status = load_or_skip(
         feed, &feed->scratch[thread], f->index[i],
-        (uint64_t)position_of(&feed->args, f->into->iteration, i), to);
+        (uint64_t)dlc_feed_position(&feed->args, f->into->iteration, i), to);
     if (status != DLC_OK)
         note_failure(&f->failure, i, status);
 }
@@ -142,7 +131,8 @@ static void mix_sample(void *context, int32_t i, int32_t thread) {
     filling *f = context;
     dlc_feed *feed = f->feed;
     const dlc_feed_args *args = &feed->args;
-    int64_t iteration = f->into->iteration, position = position_of(args, iteration, i);
+    int64_t iteration = f->into->iteration,
+            position = dlc_feed_position(args, iteration, i);
     void *one[DLC_NET_FIELDS], *other[DLC_NET_FIELDS];
     dlc_status status = DLC_OK;
     if (begins_pair(args, iteration, i - 1))

@@ -56,9 +56,8 @@ static size_t loading_threads(const dlc_feed *feed) {
     return feed->args.threads > 1 ? (size_t)feed->args.threads : 1;
 }
 
-/* Batches to keep ready: enough to hide a source that is slow at times, unless batches
- * are huge. */
-static int32_t batches_ahead(const dlc_feed *feed) {
+/* Enough batches to hide a source that is slow at times, unless they are huge. */
+static int32_t batches_ready(const dlc_feed *feed) {
     enum { MOST = 3, ROOM = 32 << 20 };
     if (feed->args.prefetch)
         return feed->args.prefetch;
@@ -66,6 +65,12 @@ static int32_t batches_ahead(const dlc_feed *feed) {
         return 0;
     double batch = (double)feed->args.count * (double)feed->loader.bytes;
     return batch * MOST <= ROOM ? MOST : batch * 2 <= ROOM ? 2 : 1;
+}
+
+/* Batches to keep ready. */
+static int32_t batches_ahead(const dlc_feed *feed) {
+    int32_t ready = batches_ready(feed);
+    return ready > feed->args.ahead ? ready : feed->args.ahead;
 }
 
 static dlc_status alloc_labels(const dlc_feed *feed, slot *made) {
@@ -295,12 +300,12 @@ double dlc_feed_waited(const dlc_feed *feed) {
     return feed->waited;
 }
 
-/* Waits for a batch or an error; the lock is held. */
-static void wait_until_ready(dlc_feed *feed) {
-    if (feed->ready || feed->status != DLC_OK)
+/* Waits for so many batches or an error; the lock is held. */
+static void wait_until_ready(dlc_feed *feed, int32_t batches) {
+    if (feed->ready >= batches || feed->status != DLC_OK)
         return;
     uint64_t begin = dlc_now_ns();
-    while (!feed->ready && feed->status == DLC_OK)
+    while (feed->ready < batches && feed->status == DLC_OK)
         pthread_cond_wait(&feed->done, &feed->lock);
     feed->waited += dlc_since(begin);
 }
@@ -327,7 +332,7 @@ dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch) {
         feed->first = (feed->first + 1) % feed->slot_count;
         pthread_cond_signal(&feed->room);
     }
-    wait_until_ready(feed);
+    wait_until_ready(feed, 1);
     if (feed->ready) {
         const slot *from = &feed->slots[feed->first];
         feed->ready--;
@@ -339,6 +344,32 @@ dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch) {
     }
     pthread_mutex_unlock(&feed->lock);
     return status;
+}
+
+dlc_status dlc_feed_peek(dlc_feed *feed, int64_t iteration, dlc_batch *batch) {
+    dlc_status status = DLC_OK;
+    pthread_mutex_lock(&feed->lock);
+    int64_t later = iteration - feed->delivered;
+    if (later < 0 || feed->held + later >= feed->slot_count) {
+        status = dlc_fail(DLC_ERR_INTERNAL, "feed: batch %lld is not kept",
+                          (long long)iteration);
+    } else {
+        wait_until_ready(feed, (int32_t)later + 1);
+        if (feed->ready > later)
+            hand_over(feed,
+                      &feed->slots[(feed->first + feed->held + (int32_t)later) %
+                                   feed->slot_count],
+                      batch);
+        else
+            status = dlc_fail(feed->status, "%s", feed->detail);
+    }
+    pthread_mutex_unlock(&feed->lock);
+    return status;
+}
+
+int dlc_feed_is_counted(const dlc_feed *feed, int32_t i) {
+    const dlc_feed_args *args = &feed->args;
+    return dlc_feed_position(args, 0, i) < args->batch;
 }
 
 dlc_status dlc_feed_seek(dlc_feed *feed, int64_t iteration) {

@@ -22,6 +22,14 @@ void dlc_graph_suggest(const dlc_graph *graph, unsigned phases, const char *name
     dlc_free(names);
 }
 
+int32_t dlc_graph_losses(const dlc_graph *graph, int32_t end) {
+    int32_t losses = 0;
+    for (int32_t i = 0; i < end; i++)
+        losses += (graph->layer[i].feature->caps & DLC_LAYER_LOSS) != 0 &&
+                  (graph->layer[i].phases & DLC_PHASE_TRAIN) != 0;
+    return losses;
+}
+
 dlc_status dlc_graph_find_layer(const dlc_graph *graph, const char *name,
                                 dlc_graph_input *output) {
     for (int32_t i = 0; i < graph->layers; i++) {

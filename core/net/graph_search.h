@@ -19,6 +19,9 @@ void dlc_graph_suggest(const dlc_graph *graph, unsigned phases, const char *name
 dlc_status dlc_graph_find_scores(const dlc_graph *graph, uint64_t kind,
                                  dlc_graph_input *output);
 
+/* The losses among the layers before layer `end` that are trained. */
+int32_t dlc_graph_losses(const dlc_graph *graph, int32_t end);
+
 /* One char per layer: does the output depend on it? Release it with dlc_free; NULL if
  * memory ran out. */
 char *dlc_graph_needed(const dlc_graph *graph, dlc_graph_input output);

@@ -121,6 +121,10 @@ struct net_op {
     int reaches_loss;
     int runs_backward;
 
+    /* Of a loss: see dlc_net_set_loss_share; and the share of a batch chunk in that. */
+    float loss_share, chunk_share;
+    const double *counted;
+
     int32_t workspace_buffer;
     int32_t scratch_buffer[NET_RUNS];
     int32_t discarded_buffer; /* gradients of a frozen layer that has to write them */

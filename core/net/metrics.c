@@ -1,5 +1,8 @@
 /* The losses and metrics of a pass. */
-#include "net/ir.h"
+#include "base/status.h"
+#include "net/graph_search.h"
+#include "net/layer.h"
+#include "plugin/answers.h"
 
 /* A metric's sum and count over the whole batch. */
 static const float *sums_of(const dlc_net *net, const net_op *op) {
@@ -32,15 +35,55 @@ dlc_status dlc_net_metric(const dlc_net *net, int32_t i, dlc_metric *metric) {
     return DLC_OK;
 }
 
-dlc_status dlc_net_add_losses(const dlc_net *net, float share, float *sum) {
+/* ---- Losses ---------------------------------------------------------------------- */
+
+static int is_loss(const net_op *op) {
+    return net_is_metric(op) && op->caps & DLC_LAYER_LOSS;
+}
+
+int32_t dlc_net_losses(const dlc_net *net) {
+    int32_t count = 0;
+    for (int32_t i = 0; i < net->ops; i++)
+        count += is_loss(net->op[i]);
+    return count;
+}
+
+static net_op *loss_op(const dlc_net *net, int32_t i) {
+    net_op *const *at = net->op;
+    while (!is_loss(*at) || i-- > 0)
+        at++;
+    return *at;
+}
+
+dlc_net_loss dlc_net_loss_at(const dlc_net *net, int32_t i) {
+    const net_op *op = loss_op(net, i);
+    const dlc_graph_layer *layer = &net->args.graph->layer[op->node];
+    const dlc_layer_ops *calls = layer->feature->ops;
+    int is_told = layer->inputs > 1 && layer->input[1].layer == DLC_FROM_DATA &&
+                  DLC_CAN(calls, count);
+    return (dlc_net_loss){.number = dlc_graph_losses(net->args.graph, op->node),
+                          .field = is_told ? layer->input[1].output : -1};
+}
+
+dlc_status dlc_net_count(const dlc_net *net, int32_t i, const void *targets,
+                         int64_t samples, double *counted) {
+    const net_op *op = loss_op(net, i);
+    const net_layer *layer = (const net_layer *)op;
+    return DLC_ASK(layer->calls, "count",
+                   layer->calls->count(layer->layer, targets, samples, counted));
+}
+
+void dlc_net_set_loss_share(dlc_net *net, int32_t i, float share,
+                            const double *counted) {
+    net_op *op = loss_op(net, i);
+    op->loss_share = share;
+    op->counted = counted;
+}
+
+dlc_status dlc_net_add_loss(const dlc_net *net, int32_t i, float share, float *sum) {
     const dlc_net_args *args = &net->args;
-    for (int32_t i = 0; i < net->ops; i++) {
-        const net_op *op = net->op[i];
-        if (!net_is_metric(op) || !(op->caps & DLC_LAYER_LOSS))
-            continue;
-        double weight = args->graph->layer[op->node].loss_weight;
-        DLC_TRY(args->device_ops->add_mean(
-            args->device, args->queue, share * (float)weight, sums_of(net, op), sum));
-    }
-    return DLC_OK;
+    const net_op *op = loss_op(net, i);
+    double weight = args->graph->layer[op->node].loss_weight;
+    return args->device_ops->add_mean(args->device, args->queue, share * (float)weight,
+                                      sums_of(net, op), sum);
 }

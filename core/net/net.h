@@ -214,7 +214,8 @@ void dlc_net_begin_micro_batch(dlc_net *net, const dlc_net_micro_batch *batch);
  * backward, in dlc_net_backward, after which metrics are valid. */
 dlc_status dlc_net_forward(dlc_net *net, int64_t iteration, int64_t sample);
 
-/* Computes the gradients of loss_scale times the weighted sum of the mean losses. After
+/* Computes the gradients of loss_scale times the weighted sum of the mean losses, each
+ * times its share (dlc_net_set_loss_share). After
  * each layer with parameters `done(context, set, elements)` is called: the gradients of
  * that set are final up to `elements`. A status other than DLC_OK ends backward. */
 typedef dlc_status dlc_net_done(void *context, int32_t set, size_t elements);
@@ -237,9 +238,27 @@ static inline double dlc_metric_mean(const dlc_metric *metric) {
 int32_t dlc_net_metrics(const dlc_net *net);
 /* With a queue this blocks until the pass is complete. */
 dlc_status dlc_net_metric(const dlc_net *net, int32_t i, dlc_metric *metric);
-/* Adds share times the weighted sum of the mean losses to *sum in device memory, on the
+/* A loss of a net. */
+typedef struct dlc_net_loss {
+    int32_t number; /* among all losses of the graph that are trained */
+    int32_t field;  /* whose values tell what counts; -1: every sample counts alike */
+} dlc_net_loss;
+
+/* In the order in which dlc_net_metric lists them. */
+int32_t dlc_net_losses(const dlc_net *net);
+dlc_net_loss dlc_net_loss_at(const dlc_net *net, int32_t i);
+/* What counts in each of `samples` samples, whose values of loss i's field are in host
+ * memory. */
+dlc_status dlc_net_count(const dlc_net *net, int32_t i, const void *targets,
+                         int64_t samples, double *counted);
+/* Sets what backward multiplies loss i by, from now on: first 1. `counted`: what counts
+ * in each sample of the pass, for nets with batch chunks; valid until backward is done;
+ * NULL: all the same. */
+void dlc_net_set_loss_share(dlc_net *net, int32_t i, float share,
+                            const double *counted);
+/* Adds share times the weight of loss i times its mean to *sum in device memory, on the
  * queue, without involving the CPU. */
-dlc_status dlc_net_add_losses(const dlc_net *net, float share, float *sum);
+dlc_status dlc_net_add_loss(const dlc_net *net, int32_t i, float share, float *sum);
 
 /* Blocks until the queue is empty. */
 dlc_status dlc_net_sync(const dlc_net *net);
@@ -262,6 +281,8 @@ typedef struct dlc_arenas {
     float *frozen; /* parameters of frozen layers, the same on all ranks */
 } dlc_arenas;
 
+/* Of the control words the first is the loss, and then come votes; the others are sums,
+ * as the first is. */
 #define DLC_CONTROL_WORDS 16
 
 /* Counts and segments are valid after build, pointers after allocate. */

@@ -359,7 +359,8 @@ static dlc_status backward(const dlc_net *net, net_op *op, uint32_t parts) {
     net_layer *layer = (net_layer *)op;
     begin_run(net, layer, NET_RUN_BACKWARD);
     layer->run.backward = parts;
-    layer->run.loss_scale = net->loss_scale * (float)layer->from->loss_weight;
+    layer->run.loss_scale = net->loss_scale * op->loss_share * op->chunk_share *
+                            (float)layer->from->loss_weight;
     return DLC_ASK(layer->calls, "backward",
                    run_layer(net, layer, layer->calls->backward));
 }
@@ -402,6 +403,7 @@ dlc_status dlc_net_add_layer(dlc_net *net, int32_t node, net_op **op) {
     added->name = from->name;
     added->caps = from->feature->caps;
     added->frozen = from->frozen;
+    added->loss_share = added->chunk_share = 1;
     *op = added;
     return DLC_OK;
 }

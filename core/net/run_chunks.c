@@ -294,11 +294,24 @@ static dlc_status chunk_forward(dlc_net *net, int32_t chunk, int64_t sample) {
     return DLC_OK;
 }
 
+/* The part that a chunk has in what counts of this rank's samples. */
+static double chunk_share(const dlc_net *net, const net_op *op, int32_t chunk) {
+    net_rows own = own_rows(net, chunk);
+    double part = 0, whole = 0;
+    if (!op->counted)
+        return (double)own.count / (double)net->args.batch;
+    for (int64_t i = 0; i < net->args.batch; i++) {
+        whole += op->counted[i];
+        part += i >= own.own && i < own.own + own.count ? op->counted[i] : 0;
+    }
+    return whole > 0 ? part / whole : 0;
+}
+
 /* The loss is the mean over all of this rank's samples. */
-static dlc_status chunk_backward(dlc_net *net, int32_t chunk, float loss_scale,
-                                 const net_done *done) {
-    double share = (double)own_rows(net, chunk).count / (double)net->args.batch;
-    net->loss_scale = loss_scale * (float)share;
+static dlc_status chunk_backward(dlc_net *net, int32_t chunk, const net_done *done) {
+    for (int32_t i = net->chunks.first_op; i < net->ops; i++)
+        if (net->op[i]->caps & DLC_LAYER_LOSS)
+            net->op[i]->chunk_share = (float)chunk_share(net, net->op[i], chunk);
     for (int32_t i = net->ops - 1; i > net->chunks.first_op; i--)
         DLC_TRY(backward_op(net, net->op[i], done));
     return is_reduced(net) ? begin_reduce(net, chunk) : DLC_OK;
@@ -337,7 +350,6 @@ dlc_status dlc_net_chunks_forward(dlc_net *net) {
 }
 
 dlc_status dlc_net_chunks_train(dlc_net *net, const net_done *done) {
-    float loss_scale = net->loss_scale;
     int64_t sample = net->sample;
     int32_t count = net->chunks.count;
     if (count == 0)
@@ -345,12 +357,11 @@ dlc_status dlc_net_chunks_train(dlc_net *net, const net_done *done) {
     DLC_TRY(begin_batch(net));
     for (int32_t k = 0; k < count; k++) {
         DLC_TRY(chunk_forward(net, k, sample));
-        DLC_TRY(chunk_backward(net, k, loss_scale, done));
+        DLC_TRY(chunk_backward(net, k, done));
     }
     if (is_reduced(net) && count > 1)
         DLC_TRY(end_previous_reduce(net, count - 2));
     if (is_reduced(net))
         DLC_TRY(end_current_reduce(net, count - 1));
-    net->loss_scale = loss_scale;
     return end_batch(net, sample);
 }

@@ -7,7 +7,7 @@
 #ifndef DLC_SESSION_CONTROL_H
 #define DLC_SESSION_CONTROL_H
 
-#include <dlcore/rule.h>
+#include <dlcore/consistency.h>
 
 #include "net/net.h"
 

@@ -1,4 +1,5 @@
 /* What others ask a session: what the job allows, and what its samples weigh. */
+#include "session/loss_shares.h"
 #include "session/session.h"
 
 dlc_axis *dlc_axis_in_use(const dlc_session *session, dlc_axis *axis) {
@@ -59,16 +60,14 @@ int64_t dlc_session_samples(const dlc_session *session) {
     return session->global_batch * session->accumulation_steps;
 }
 
-float dlc_session_share(const dlc_session *session, int64_t samples) {
-    return (float)((double)samples / (double)session->global_batch);
-}
-
-dlc_status dlc_session_add_loss(const dlc_session *session, int64_t samples,
-                                double *loss) {
-    double share = (double)samples / (double)dlc_session_samples(session);
-    for (int32_t i = 0; i < dlc_net_metrics(session->net); i++) {
+dlc_status dlc_session_add_loss(const dlc_session *session, int64_t batch,
+                                int64_t first, int64_t samples, double *loss) {
+    for (int32_t i = 0, l = 0; i < dlc_net_metrics(session->net); i++) {
         dlc_metric metric;
         DLC_TRY(dlc_net_metric(session->net, i, &metric));
+        double share = metric.is_loss
+                           ? dlc_loss_share(session, l++, batch, first, samples)
+                           : 0;
         if (metric.is_loss && metric.count > 0)
             *loss += share * metric.weight * metric.sum / metric.count;
     }

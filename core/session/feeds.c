@@ -1,5 +1,6 @@
 /* Derives the arguments of a session's feeds, and opens them. */
 #include "session/feeds.h"
+#include "session/loss_shares.h"
 
 #include "setup/data_source.h"
 
@@ -45,6 +46,7 @@ static dlc_feed_args feed_args(const dlc_session *session, dlc_phase phase) {
         args.count = (int32_t)session->local_batch;
         args.batch = session->global_batch;
         args.offset = session->local_offset;
+        args.ahead = dlc_loss_shares_ahead(session);
     }
     DLC_EACH_AXIS(session, axis, shape_feed)
     axis->ops->shape_feed(axis, &args);

@@ -67,6 +67,7 @@ typedef struct dlc_session {
     size_t model_state_bytes;
 
     dlc_session_layer_group layer_group; /* of collective layers */
+    struct dlc_loss_shares *loss_shares; /* own; NULL: every sample counts alike */
 
     int64_t local_offset, local_batch; /* this rank's samples in the global batch */
     int32_t micro_batches;             /* that a pass of this rank is cut into */
@@ -146,13 +147,11 @@ dlc_update_target dlc_session_update_target(const dlc_session *session,
 /* Samples of an iteration, over all ranks and accumulation steps. */
 int64_t dlc_session_samples(const dlc_session *session);
 
-/* The weight of `samples` in the mean over all samples of a pass, which backward
- * minimizes. */
-float dlc_session_share(const dlc_session *session, int64_t samples);
-/* Adds to *loss the part that `samples`, through which the net has just run, have in
- * the mean loss of the iteration. */
-dlc_status dlc_session_add_loss(const dlc_session *session, int64_t samples,
-                                double *loss);
+/* Adds to *loss the part that samples [first, first + samples) of this rank's batch of
+ * this number, through which the net has just run, have in the mean losses of the
+ * iteration. */
+dlc_status dlc_session_add_loss(const dlc_session *session, int64_t batch,
+                                int64_t first, int64_t samples, double *loss);
 
 /* Describes the part of the net that this rank has; part->text and part->json are the
  * caller's. Returns 0 if all ranks have the whole net: then only `samples` is set. */

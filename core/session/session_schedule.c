@@ -1,5 +1,6 @@
 /* Runs passes of the whole net, unless an axis has a schedule of its own. */
 #include "session/session_schedule.h"
+#include "session/loss_shares.h"
 
 static dlc_status next_of_net(void *context, int32_t done, dlc_work *work,
                               int32_t *micro_batch) {
@@ -21,12 +22,12 @@ static dlc_status forward_net(void *context, const dlc_pass *pass,
 /* The loss is read after backward, in which some layers may still produce it. */
 static dlc_status backward_net(void *context, const dlc_pass *pass,
                                int32_t micro_batch) {
-    const dlc_session *session = context;
+    dlc_session *session = context;
     (void)micro_batch;
-    DLC_TRY(dlc_net_backward(session->net,
-                             dlc_session_share(session, session->local_batch),
-                             pass->ready, pass->context));
-    return pass->loss ? dlc_session_add_loss(session, session->local_batch, pass->loss)
+    dlc_loss_shares_set(session, pass->iteration, 0, session->local_batch);
+    DLC_TRY(dlc_net_backward(session->net, 1, pass->ready, pass->context));
+    return pass->loss ? dlc_session_add_loss(session, pass->iteration, 0,
+                                             session->local_batch, pass->loss)
                       : DLC_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Runs the iterations of training: the work of a schedule, handing finished buckets to
  * the consistency model, control words, capture of the iteration as a graph. */
 #include "train/iterate.h"
+#include "session/loss_shares.h"
 
 #include <string.h>
 
@@ -16,13 +17,13 @@
  * bucket, so that all ranks act alike in the same iteration at no extra cost. */
 enum { CONTROL_LOSS = 0 }; /* this rank's part of the mean loss */
 
-/* Words that are > 0 if a rank was asked to do something. */
+/* Words that are > 0 if a rank was asked to do something: DLC_CONTROL_VOTES. Those
+ * after them are written by loss_shares.c. */
 static const struct {
     unsigned request;
     int word;
-} request_words[] = {{DLC_JOB_STOP, 1}, {DLC_JOB_CHECKPOINT, 2}, {DLC_JOB_RELOAD, 3}};
-
-enum { REQUEST_WORDS = sizeof request_words / sizeof request_words[0] };
+} request_words[DLC_CONTROL_VOTES] = {
+    {DLC_JOB_STOP, 1}, {DLC_JOB_CHECKPOINT, 2}, {DLC_JOB_RELOAD, 3}};
 
 static dlc_queue *queue_of(const dlc_iterate *iterate) {
     return dlc_session_async_queue(iterate->session);
@@ -120,7 +121,7 @@ static void write_requests(dlc_iterate *iterate, float control[DLC_CONTROL_WORDS
     unsigned learned = dlc_job_requests(iterate->session->job) | iterate->requested;
     unsigned asks = dlc_requests_ask(&iterate->requests, learned);
     iterate->requested = 0;
-    for (int i = 0; i < REQUEST_WORDS; i++)
+    for (int i = 0; i < DLC_CONTROL_VOTES; i++)
         control[request_words[i].word] = asks & request_words[i].request ? 1.0f : 0.0f;
 }
 
@@ -128,7 +129,7 @@ static void write_requests(dlc_iterate *iterate, float control[DLC_CONTROL_WORDS
 static unsigned read_requests(dlc_iterate *iterate,
                               const float control[DLC_CONTROL_WORDS]) {
     unsigned agreed = 0;
-    for (int i = 0; i < REQUEST_WORDS; i++)
+    for (int i = 0; i < DLC_CONTROL_VOTES; i++)
         if (control[request_words[i].word] > 0)
             agreed |= request_words[i].request;
     dlc_requests_agree(&iterate->requests, agreed);
@@ -140,6 +141,7 @@ static dlc_status write_control_words(dlc_iterate *iterate) {
     float *control = iterate->words;
     memset(control, 0, sizeof iterate->words);
     write_requests(iterate, control);
+    DLC_TRY(dlc_loss_shares_write(session, control));
     control[CONTROL_LOSS] = (float)iterate->loss;
     return session->device_ops->copy(session->device, NULL, control_words_of(session),
                                      control, sizeof iterate->words);
@@ -148,12 +150,16 @@ static dlc_status write_control_words(dlc_iterate *iterate) {
 /* With a queue: adds the losses of a pass to the control's words. */
 static dlc_status add_losses(const dlc_iterate *iterate) {
     const dlc_session *session = iterate->session;
-    float share = (float)((double)session->local_batch /
-                          (double)dlc_session_samples(session));
     if (!queue_of(iterate) || is_server(session))
         return DLC_OK;
-    return dlc_net_add_losses(session->net, share,
-                              &session->control.on_device->control_words[CONTROL_LOSS]);
+    for (int32_t i = 0; i < dlc_net_losses(session->net); i++) {
+        double share = dlc_loss_share(session, i, iterate->pass.iteration, 0,
+                                      session->local_batch);
+        DLC_TRY(
+            dlc_net_add_loss(session->net, i, (float)share,
+                             &session->control.on_device->control_words[CONTROL_LOSS]));
+    }
+    return DLC_OK;
 }
 
 /* As write_control_words, queued. */
@@ -369,7 +375,8 @@ static dlc_status launch_graph(dlc_iterate *iterate) {
 /* The first two iterations set up everything that is set up at first use. */
 enum { CAPTURE_FROM = 2 };
 
-/* An iteration that differs from the last one only in the batch and the control. */
+/* An iteration that differs from the last one only in the batch and the control: the
+ * shares of the losses are part of a graph. */
 static dlc_status replay_schedule(dlc_iterate *iterate) {
     dlc_work read;
     DLC_TRY(dlc_schedule_next(&iterate->schedule, &read));
@@ -384,8 +391,10 @@ static dlc_status queue_iteration(dlc_iterate *iterate) {
     dlc_control_input in = {.step = {session->iteration, session->local_offset}};
     DLC_TRY(dlc_solver_values(&session->solver, session->iteration, &in.values));
     write_requests(iterate, in.control_words);
+    DLC_TRY(dlc_loss_shares_write(session, in.control_words));
     DLC_TRY(dlc_control_begin(&session->control, &in));
-    int replays = !session->is_timed && (iterate->may_capture || iterate->graph);
+    int replays = !session->is_timed && (iterate->may_capture || iterate->graph) &&
+                  dlc_loss_shares_are_plain(session, session->iteration);
     DLC_TRY(replays ? replay_schedule(iterate) : run_schedule(iterate));
     DLC_TRY(dlc_control_end(&session->control, control_words_of(session)));
     return is_server(session) ? DLC_OK : dlc_upload_prefetch(&iterate->upload);
@@ -395,6 +404,7 @@ static dlc_status queue_iteration(dlc_iterate *iterate) {
 
 dlc_status dlc_iterate_open(dlc_session *session, dlc_iterate *iterate) {
     *iterate = (dlc_iterate){.session = session};
+    DLC_TRY(dlc_loss_shares_open(session));
     if (is_server(session))
         return DLC_OK;
     iterate->upload = dlc_iterate_upload(session);
@@ -408,10 +418,11 @@ dlc_status dlc_iterate_open(dlc_session *session, dlc_iterate *iterate) {
 }
 
 void dlc_iterate_close(dlc_iterate *iterate) {
-    const dlc_session *session = iterate->session;
+    dlc_session *session = iterate->session;
     if (!session)
         return;
     dlc_session_drain(session);
+    dlc_loss_shares_close(session);
     if (iterate->graph)
         session->device_ops->queues->graph_close(session->device, iterate->graph);
     dlc_upload_close(&iterate->upload);
@@ -442,12 +453,13 @@ dlc_status dlc_iterate_begin(dlc_iterate *iterate) {
 /* Copies the control words of all ranks to `words`. */
 static dlc_status collect_control_words(dlc_iterate *iterate,
                                         float words[DLC_CONTROL_WORDS]) {
-    const dlc_session *session = iterate->session;
+    dlc_session *session = iterate->session;
     const size_t bytes = sizeof iterate->words;
     iterate->has_result = 0;
     DLC_TRY(wait_for_queue(session));
     DLC_TRY(session->device_ops->copy(session->device, NULL, words,
                                       control_words_of(session), bytes));
+    dlc_loss_shares_read(session, words); /* of the ranks that have the same losses */
     DLC_EACH_AXIS(session, axis, reduce_control)
     DLC_TRY(axis->ops->reduce_control(axis, words));
     return DLC_OK;
@@ -460,6 +472,7 @@ dlc_status dlc_iterate_end(dlc_iterate *iterate, dlc_iterate_result *result) {
     if (queue_of(iterate)) {
         DLC_TRY(dlc_session_wait(session, dlc_control_done(&session->control)));
         control = dlc_control_collect(&session->control);
+        dlc_loss_shares_read(session, control);
     } else {
         DLC_TRY(collect_control_words(iterate, words));
     }

@@ -164,6 +164,9 @@ typedef struct dlc_updater {
                           const float *gradients, float *const *slots, float *weights);
 } dlc_updater;
 
+/* The control words after the first that are votes (dlc_consistency_ops.finish). */
+enum { DLC_CONTROL_VOTES = 3 };
+
 /* ---- Building a model ------------------------------------------------------------ */
 
 /* What a model with certain settings needs. The core sets `size` and all other fields
@@ -210,9 +213,9 @@ typedef struct dlc_consistency_args {
 
     size_t count; /* elements of each arena, control words included */
 
-    /* The last `control_words` elements, if there are any, are the core's own values
-     * (the sum of the losses, a request to stop). They are exchanged with the last
-     * bucket and never updated. */
+    /* The last `control_words` elements, if there are any, are the core's own values:
+     * the loss, DLC_CONTROL_VOTES votes (a request to stop), then other sums. They are
+     * exchanged with the last bucket and never updated. */
     size_t control_words;
 
     float *weights;
@@ -279,8 +282,8 @@ typedef struct dlc_consistency_ops {
 
     /* Required. Called when all buckets are ready. On return the weights are those that
      * this rank computes iteration + 1 with, and the control words are exchanged, as
-     * far as later work on the queue is concerned: the first control word is the sum of
-     * what the ranks gave last. If a rank makes any other control word positive, before
+     * far as later work on the queue is concerned: each is the sum of what the ranks
+     * gave last, except for the votes. If a rank makes a vote positive, before
      * the last bucket is ready (a server: before finish), it becomes positive once on
      * all ranks, in the same iteration on each, which may be a later one. */
     dlc_status (*finish)(dlc_consistency *model, int64_t iteration);

@@ -61,6 +61,10 @@ static void exchanges_control_words(suite_run *run) {
         if (words[0] != 0.5f)
             suite_fail(run, "the sum of one rank's losses of 0.5 is %g",
                        (double)words[0]);
+        if (words[TRAINING_CONTROL_WORDS - 1] != 0.5f)
+            suite_fail(run,
+                       "the last control word, which is no vote, is not the sum of "
+                       "what the ranks gave");
         seen += words[1] > 0;
     }
     if (seen < TRAINING_STEPS / 2)

@@ -105,6 +105,10 @@ static void compare_words(rank *r, int64_t iteration, int *votes) {
         suite_fail(r->f.run,
                    "after iteration %lld the sum of two losses of 0.5 is %g on rank %d",
                    (long long)iteration, (double)words[0], r->number);
+    if (words[TRAINING_CONTROL_WORDS - 1] != 1 ||
+        other[TRAINING_CONTROL_WORDS - 1] != 1)
+        suite_fail(r->f.run, "the last control word, which is no vote, is not the sum "
+                             "of what the ranks gave");
     if (has_vote != (other[1] > 0))
         suite_fail(r->f.run, "a control word is positive on one rank, not on both");
     *votes += has_vote;

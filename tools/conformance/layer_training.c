@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "config/config.h"
 #include "layer_values.h"
@@ -70,12 +71,29 @@ static void scales_its_loss(suite_run *run) {
     layer_over_grid(run, DLC_PHASE_TRAIN, scale_loss);
 }
 
+/* What `count` says of the samples adds up to what forward has counted. */
+static void compare_count(const layer_fixture *f) {
+    int64_t samples = f->plain_in[0].shape.dims[0];
+    double *counted = dlc_alloc((size_t)samples, sizeof *counted), sum = 0;
+    if (!counted)
+        suite_skip(f->run, "out of memory");
+    suite_must(f->run, f->ops->count(f->layer, f->x[1], samples, counted), "count");
+    for (int64_t i = 0; i < samples; i++)
+        sum += counted[i];
+    if (fabs(sum - (double)f->y[1]) > 0)
+        suite_fail(f->run, "count adds up to %g; forward has counted %g", sum,
+                   (double)f->y[1]);
+    dlc_free(counted);
+}
+
 static void measure(layer_fixture *f, int64_t begin, int64_t end, double measured[2]) {
     layer_fixture_fill(f, 21);
     layer_values_remove_labels(f, begin, end);
     layer_fixture_forward(f);
     for (int i = 0; i < 2; i++)
         measured[i] = (double)f->y[i];
+    if (f->run->feature->caps & DLC_LAYER_LOSS && DLC_CAN(f->ops, count))
+        compare_count(f);
 }
 
 static void add_up(const layer_fixture *f, const double all[2], const double a[2],

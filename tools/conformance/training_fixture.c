@@ -190,6 +190,7 @@ static void fill_gradients(const training_fixture *f) {
     for (size_t i = TRAINING_COUNT - TRAINING_CONTROL_WORDS; i < TRAINING_COUNT; i++)
         f->gradients[i] = f->vote;
     f->gradients[TRAINING_COUNT - TRAINING_CONTROL_WORDS] = 0.5f;
+    f->gradients[TRAINING_COUNT - 1] = 0.5f;
 }
 
 void training_fixture_backward(training_fixture *f, int64_t iteration) {

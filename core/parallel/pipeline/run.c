@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "parallel/pipeline/pipeline.h"
+#include "session/loss_shares.h"
 
 /* ---- Waiting ----------------------------------------------------------------- */
 
@@ -34,6 +35,11 @@ static int64_t counted_in(const dlc_pipeline *pipeline, int32_t k) {
     return left < 0 ? 0 : left < most ? left : most;
 }
 
+/* The first of them in this rank's batch. */
+static int64_t first_row(const dlc_pipeline *pipeline, int32_t k) {
+    return k * pipeline->micro_batch_size;
+}
+
 /* All micro-batches have the same size for the net. A smaller one is filled up with the
  * next samples of the source, whose labels are taken away, so that they count for
  * nothing. */
@@ -55,7 +61,7 @@ static dlc_status set_batch(const dlc_pipeline *pipeline, dlc_net *net,
     const void *value[DLC_NET_FIELDS];
     if (!pass->batch)
         return DLC_OK;
-    size_t before = (size_t)(k * pipeline->micro_batch_size);
+    size_t before = (size_t)first_row(pipeline, k);
     for (int32_t i = 0; i < fields->count; i++) {
         size_t each = dlc_net_field_bytes(&fields->field[i]);
         value[i] = (const char *)pass->batch->field[i] + before * each;
@@ -101,7 +107,8 @@ static dlc_status forward(void *context, const dlc_pass *pass, int32_t k) {
     DLC_TRY(set_batch(pipeline, session->net, pass, k));
     DLC_TRY(dlc_net_forward(session->net, pass->iteration, first_sample(pipeline, k)));
     DLC_TRY(dlc_net_sync(session->net));
-    DLC_TRY(dlc_session_add_loss(session, counted_in(pipeline, k), pass->loss));
+    DLC_TRY(dlc_session_add_loss(session, pass->iteration, first_row(pipeline, k),
+                                 counted_in(pipeline, k), pass->loss));
     DLC_TRY(pipeline->status);
     DLC_TRY(dlc_stage_p2p_send(pipeline->stage_p2p, k));
     DLC_TRY(finish_sending(pipeline, pipeline->stage_p2p));
@@ -122,15 +129,16 @@ static dlc_status reuse_slot(dlc_pipeline *pipeline, int32_t k) {
 
 static dlc_status backward(void *context, const dlc_pass *pass, int32_t k) {
     dlc_pipeline *pipeline = context;
-    const dlc_session *session = pipeline->session;
+    dlc_session *session = pipeline->session;
     dlc_net *net = session->net;
     uint64_t began = dlc_now_ns();
     DLC_TRY(dlc_stage_p2p_add_gradients(pipeline->stage_p2p, k));
     enter(pipeline, pass, k);
     if (reads_in_place(pipeline))
         DLC_TRY(set_batch(pipeline, net, pass, k));
-    DLC_TRY(dlc_net_backward(net, dlc_session_share(session, counted_in(pipeline, k)),
-                             pass->ready, pass->context));
+    dlc_loss_shares_set(session, pass->iteration, first_row(pipeline, k),
+                        counted_in(pipeline, k));
+    DLC_TRY(dlc_net_backward(net, 1, pass->ready, pass->context));
     DLC_TRY(dlc_net_sync(net));
     DLC_TRY(pipeline->status);
     DLC_TRY(dlc_stage_p2p_return_gradients(pipeline->stage_p2p, k));

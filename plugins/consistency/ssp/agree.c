@@ -1,6 +1,6 @@
-/* Control words of consistency model ssp. The first control word is the sum of the
- * losses that all ranks gave last; at the beginning some of them stand for all. Any
- * other word that one rank makes positive becomes positive on all ranks in the same
+/* Control words of consistency model ssp. The first control word, and those after the
+ * votes, are sums of what all ranks gave last; at the beginning some of them stand for
+ * all. A vote that one rank makes positive becomes positive on all ranks in the same
  * iteration, although the ranks are in different iterations: rank 0 asks every rank to
  * freeze, that is, not to end the iteration in progress, and to say which one that is.
  * The words take effect in the highest of these; until then the ranks go on.
@@ -39,10 +39,16 @@ static int is_late(agreement *agree, size_t word, int64_t iteration) {
     return 1;
 }
 
-float agree_read_words(ssp *s, int64_t iteration) {
+/* The last vote, if there are control words. */
+static size_t last_vote(const ssp *s) {
+    return s->control_words ? DLC_CONTROL_VOTES : 0;
+}
+
+control_sums agree_read_words(ssp *s, int64_t iteration) {
     agreement *agree = &s->agree;
+    control_sums sums;
     pthread_mutex_lock(&s->lock);
-    for (size_t i = 1; i < s->control_words; i++) {
+    for (size_t i = 1; i <= last_vote(s); i++) {
         uint32_t bit = 1u << i;
         int is_pending = (agree->pending & bit) != 0;
         if (!(s->words_in[i] > 0) || (!is_pending && is_late(agree, i, iteration)))
@@ -53,7 +59,9 @@ float agree_read_words(ssp *s, int64_t iteration) {
         agree->voted |= bit;
     }
     pthread_mutex_unlock(&s->lock);
-    return s->words_in[0];
+    for (int i = 0; i < CONTROL_SUMS; i++)
+        sums.of[i] = s->words_in[control_sum_at(i)];
+    return sums;
 }
 
 /* Lock held. */
@@ -76,7 +84,7 @@ static uint32_t take_scheduled(agreement *agree, int64_t iteration) {
 static void end_words(ssp *s, int64_t iteration, float *control) {
     agreement *agree = &s->agree;
     uint32_t words = take_scheduled(agree, iteration);
-    for (size_t i = 1; i < s->control_words; i++) {
+    for (size_t i = 1; i <= last_vote(s); i++) {
         uint32_t bit = 1u << i;
         if (!(words & bit))
             continue;
@@ -88,7 +96,8 @@ static void end_words(ssp *s, int64_t iteration, float *control) {
         agree->voted &= ~bit;
     }
     agree->ended = iteration;
-    control[0] = s->loss;
+    for (int i = 0; i < CONTROL_SUMS; i++)
+        control[control_sum_at(i)] = s->sums.of[i];
 }
 
 void agree_close(ssp *s) {
@@ -97,7 +106,7 @@ void agree_close(ssp *s) {
 
 static int may_end(const ssp *s, const slice *of, int64_t iteration) {
     (void)of, (void)iteration;
-    return !s->agree.frozen && (s->has_loss || !is_worker(s, s->me));
+    return !s->agree.frozen && (s->has_sums || !is_worker(s, s->me));
 }
 
 dlc_status agree_end_iteration(ssp *s, int64_t iteration) {

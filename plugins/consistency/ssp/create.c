@@ -147,7 +147,7 @@ static dlc_status list_members(ssp *s) {
     const int32_t *node = s->p2p->node;
     int32_t count = 0;
     if (!MAKE(s->member, s->workers) || !MAKE(s->first_member, s->workers) ||
-        !MAKE(s->source, s->workers) || !MAKE(s->loss_scratch, 2 * s->workers) ||
+        !MAKE(s->source, s->workers) || !MAKE(s->word_scratch, 2 * s->workers) ||
         !MAKE(s->answer_clocks, s->workers))
         return DLC_ERR_NOMEM;
     for (int32_t w = 0; w < s->workers; w++) {
@@ -196,7 +196,7 @@ static dlc_status make_slices(ssp *s) {
 
 /* Adds the size of the slices that this rank owns to *own and updates *largest. */
 static dlc_status make_shards(ssp *s, size_t *own, size_t *largest) {
-    if (!MAKE(s->shards, s->buckets) || !MAKE(s->losses, s->workers))
+    if (!MAKE(s->shards, s->buckets) || !MAKE(s->given, s->workers))
         return DLC_ERR_NOMEM;
     for (int32_t b = 0; b < s->buckets; b++) {
         shard *one = &s->shards[b];
@@ -344,7 +344,7 @@ static void free_owner(ssp *s) {
     for (int32_t b = 0; s->shards && b < s->buckets; b++)
         host->free(s->shards[b].peers);
     host->free(s->shards);
-    host->free(s->losses);
+    host->free(s->given);
 }
 
 void ssp_destroy(dlc_consistency *model) {
@@ -362,7 +362,7 @@ void ssp_destroy(dlc_consistency *model) {
     host->free(model->member);
     host->free(model->first_member);
     host->free((void *)model->source);
-    host->free(model->loss_scratch);
+    host->free(model->word_scratch);
     host->free(model->answer_clocks);
     if (model->has_lock) {
         (void)pthread_cond_destroy(&model->changed);

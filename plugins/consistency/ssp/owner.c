@@ -79,7 +79,7 @@ static dlc_status sum_nodes(ssp *s, const shard *one) {
     return sum(s, n, s->nodes, s->scratch);
 }
 
-/* Sums losses in the order in which sum_nodes sums slices. */
+/* Sums words in the order in which sum_nodes sums slices. */
 static float pairwise(float *value, int32_t count) {
     for (int32_t step = 1; step < count; step *= 2)
         for (int32_t i = 0; i + step < count; i += 2 * step)
@@ -87,13 +87,13 @@ static float pairwise(float *value, int32_t count) {
     return value[0];
 }
 
-/* Where some workers have not given a loss yet, the others stand for them. */
-static float sum_losses(ssp *s) {
-    float *of_node = s->loss_scratch, *value = s->loss_scratch + s->nodes;
+/* Where some workers have not given their words yet, the others stand for them. */
+static float sum_word(ssp *s, int word) {
+    float *of_node = s->word_scratch, *value = s->word_scratch + s->nodes;
     for (int32_t i = 0; i < s->nodes; i++) {
         int32_t first = s->first_member[i], count = s->first_member[i + 1] - first;
         for (int32_t k = 0; k < count; k++)
-            value[k] = s->losses[s->member[first + k]];
+            value[k] = s->given[s->member[first + k]].of[word];
         of_node[i] = pairwise(value, count);
     }
     float sum = pairwise(of_node, s->nodes);
@@ -101,12 +101,19 @@ static float sum_losses(ssp *s) {
                                                        : sum;
 }
 
-static void note_loss(ssp *s, int32_t worker, const peer_state *its) {
+static control_sums sum_words(ssp *s) {
+    control_sums sums;
+    for (int i = 0; i < CONTROL_SUMS; i++)
+        sums.of[i] = sum_word(s, i);
+    return sums;
+}
+
+static void note_words(ssp *s, int32_t worker, const peer_state *its) {
     if (its->clock < s->first) { /* its first push */
         s->heard++;
         s->heard_share += s->shares[worker];
     }
-    s->losses[worker] = its->push.loss;
+    s->given[worker] = its->push.sums;
 }
 
 static dlc_status step(ssp *s, int32_t bucket, int64_t clock) {
@@ -172,7 +179,7 @@ static void note_applied(ssp *s, int32_t bucket, const header *push, int32_t fro
         if (push->kind == PUSH_SLOT)
             continue;
         if (bucket == s->buckets - 1)
-            note_loss(s, w, its);
+            note_words(s, w, its);
         its->clock = push->clock;
         trace_line(s, "update", bucket, w, push->clock, 0, NULL);
     }
@@ -186,9 +193,9 @@ static void note_applied_clock(ssp *s) {
         for (int32_t w = 0; is_used(s, b, &one->at) && w < s->workers; w++)
             low = one->peers[w].clock < low ? one->peers[w].clock : low;
     }
-    float loss = sum_losses(s);
+    control_sums sums = sum_words(s);
     pthread_mutex_lock(&s->lock);
-    s->loss = loss;
+    s->sums = sums;
     s->applied = low;
     slices_unlock(s);
 }
@@ -238,7 +245,7 @@ static void compose_answer(ssp *s, int32_t bucket, int32_t peer, header *answer,
                        .clock = one->peers[peer].request.clock,
                        .last = one->peers[peer].delayed ? one->last : -1};
     if (bucket == s->buckets - 1)
-        answer->loss = sum_losses(s);
+        answer->sums = sum_words(s);
     for (int32_t w = 0; w < s->workers; w++)
         clocks[w] = one->peers[w].clock;
 }

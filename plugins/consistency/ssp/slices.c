@@ -124,13 +124,13 @@ static int has_words(const ssp *s, const header *message) {
            (message->kind == PUSH_GRADIENT || message->kind == PUSH_STEP);
 }
 
-/* Until others are heard of, the loss of all is taken for this rank's. */
+/* Until others are heard of, this rank's samples stand for all. */
 static void send_words(ssp *s, header *message) {
-    message->loss = agree_read_words(s, message->clock);
+    message->sums = agree_read_words(s, message->clock);
     pthread_mutex_lock(&s->lock);
-    if (!s->has_loss && s->share > 0)
-        s->loss = (float)(message->loss / s->share);
-    s->has_loss = 1;
+    for (int i = 0; i < CONTROL_SUMS && !s->has_sums && s->share > 0; i++)
+        s->sums.of[i] = (float)(message->sums.of[i] / s->share);
+    s->has_sums = 1;
     slices_unlock(s);
 }
 
@@ -222,7 +222,7 @@ dlc_status slices_answer_received(ssp *s, int32_t bucket, int32_t owner) {
     one->fresh = 1;
     one->answered++;
     if (bucket == s->buckets - 1 && owner == 0)
-        s->loss = one->incoming->loss;
+        s->sums = one->incoming->sums;
     slices_unlock(s);
     return DLC_OK;
 }

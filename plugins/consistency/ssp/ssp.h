@@ -43,6 +43,18 @@ extern const dlc_host *host;
  * not the one after it (worker_ready waits), so two slots of `words_out` suffice. */
 enum { MAX_CONTROL_WORDS = 16, WORD_SLOTS = 2 };
 
+/* The control words that are sums: the loss, and those after the votes. */
+enum { CONTROL_SUMS = MAX_CONTROL_WORDS - DLC_CONTROL_VOTES };
+
+typedef struct control_sums {
+    float of[CONTROL_SUMS];
+} control_sums;
+
+/* The place of a sum among the control words. */
+static inline size_t control_sum_at(int sum) {
+    return sum ? (size_t)(sum + DLC_CONTROL_VOTES) : 0;
+}
+
 /* ---- Messages ---------------------------------------------------------------- */
 
 typedef enum message_kind {
@@ -73,9 +85,9 @@ typedef struct header {
     int64_t own, others; /* the answer must contain the updates of the sender's group,
                             and of all other workers, through these clocks */
     uint32_t words;      /* control words, one bit each */
-    float loss;   /* push of the last bucket: the worker's loss; answer: the sum */
-    int32_t last; /* answer: the worker whose update it waited for; -1: none */
-    int32_t slot; /* PUSH_SLOT and REQUEST_SLOT: number of the solver's slot */
+    control_sums sums;   /* push of the last bucket: the worker's; answer: of all */
+    int32_t last;        /* answer: the worker whose update it waited for; -1: none */
+    int32_t slot;        /* PUSH_SLOT and REQUEST_SLOT: number of the solver's slot */
 } header;
 
 /* Is it about a slot of the solver, and not about weights or updates? */
@@ -240,9 +252,9 @@ struct dlc_consistency {
                                 rank 0 */
     int64_t barrier_announced;
     int64_t barrier_passed; /* barrier that all ranks have entered */
-    int64_t applied; /* all workers' updates through this clock are applied here */
-    float loss;      /* of all workers, as far as it is known here; see sum_losses */
-    int has_loss;    /* of this rank at least */
+    int64_t applied;   /* all workers' updates through this clock are applied here */
+    control_sums sums; /* of all workers, as far as it is known here; see sum_words */
+    int has_sums;      /* of this rank at least */
     agreement agree;
     dlc_consistency_stats stats;
     double *waited_for; /* seconds, for each worker */
@@ -256,15 +268,15 @@ struct dlc_consistency {
     int32_t *taken_bucket; /* its own copy of `queued_bucket` */
     int32_t owner;         /* this rank's number among the owners, or -1 */
     float *owned_weights, *owned_slot[DLC_MAX_SLOTS]; /* of the owned slices */
-    float *scratch; /* the largest owned slice, once for each node */
-    shard *shards;  /* one for each bucket; NULL: this rank owns nothing */
-    float *losses;  /* the loss that each worker gave last, times its share */
-    int32_t heard;  /* workers that gave any; the sum of their shares */
+    float *scratch;      /* the largest owned slice, once for each node */
+    shard *shards;       /* one for each bucket; NULL: this rank owns nothing */
+    control_sums *given; /* what each worker gave last */
+    int32_t heard;       /* workers that gave any; the sum of their shares */
     double heard_share;
     int32_t *member; /* the workers, node by node */
     int32_t *first_member, nodes;
-    const float **source; /* temporary arrays for sums of slices and of losses */
-    float *loss_scratch;
+    const float **source; /* temporary arrays for sums of slices and of words */
+    float *word_scratch;
     int64_t *answer_clocks; /* temporary array for the clocks of an answer */
     size_t header_bytes;
     header *free_headers; /* host memory; each begins with a pointer to the next */
@@ -395,8 +407,8 @@ dlc_status agree_copy_words(ssp *s);
 dlc_status agree_end_iteration(ssp *s, int64_t iteration);
 void agree_close(ssp *s);
 /* The words of an iteration have been copied: notes this rank's votes, and returns its
- * loss. */
-float agree_read_words(ssp *s, int64_t iteration);
+ * sums. */
+control_sums agree_read_words(ssp *s, int64_t iteration);
 /* On the communication thread: handle a message; send a vote. */
 dlc_status agree_message(ssp *s, const header *one, int32_t from);
 dlc_status agree_vote(ssp *s, uint32_t words);

@@ -24,6 +24,7 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
         .size = sizeof(dlc_layer_ops), .family = &cudnn_family, .create = (create_), \
         .destroy = layer_free, .infer = pair_loss_infer, .prepare = pair_loss_prepare, \
         .forward = forward, .backward = backward, .describe = describe_own, \
+        .count = pair_loss_count, \
     }
 
 const dlc_layer_ops sigmoid_cross_entropy_loss_ops = PAIR_LOSS(

@@ -57,6 +57,14 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
                       "do its backward pass");
 }
 
+static dlc_status count(dlc_layer *layer, const void *labels, int64_t samples,
+                        double *counted) {
+    const labelled *l = (const labelled *)layer;
+    scores_count(&l->shape, l->soft, l->args.has_ignore ? &l->args.ignore : NULL,
+                 labels, samples, counted);
+    return DLC_OK;
+}
+
 const dlc_layer_ops softmax_loss_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &cudnn_family,
@@ -67,4 +75,5 @@ const dlc_layer_ops softmax_loss_ops = {
     .forward = forward,
     .backward = backward,
     .describe = describe_own,
+    .count = count,
 };

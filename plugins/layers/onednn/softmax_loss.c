@@ -220,6 +220,14 @@ static dlc_status backward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
+static dlc_status count(dlc_layer *layer, const void *labels, int64_t samples,
+                        double *counted) {
+    const labelled *l = &((const softmax_loss *)layer)->l;
+    scores_count(&l->shape, l->soft, l->has_ignore ? &l->ignore : NULL, labels, samples,
+                 counted);
+    return DLC_OK;
+}
+
 const dlc_layer_ops softmax_loss_ops = {
     .size = sizeof(dlc_layer_ops),
     .family = &onednn_family,
@@ -230,4 +238,5 @@ const dlc_layer_ops softmax_loss_ops = {
     .forward = forward,
     .backward = backward,
     .describe = describe_own,
+    .count = count,
 };

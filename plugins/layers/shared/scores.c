@@ -65,6 +65,34 @@ dlc_status accuracy_infer(const dlc_layer *layer, int64_t top_k,
     return status;
 }
 
+static int64_t count_labels(const int32_t *labels, int64_t n, const int32_t *ignore) {
+    int32_t ignored = ignore ? *ignore : DLC_LABEL_NONE;
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++)
+        count += labels[i] != DLC_LABEL_NONE && labels[i] != ignored;
+    return count;
+}
+
+/* Those of the first class tell. */
+static int64_t count_probabilities(const float *first, int64_t n) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++)
+        count += first[i] == first[i];
+    return count;
+}
+
+void scores_count(const score_shape *s, int soft, const int32_t *ignore,
+                  const void *labels, int64_t samples, double *counted) {
+    for (int64_t n = 0; n < samples; n++)
+        counted[n] = (double)(soft
+                                  ? count_probabilities((const float *)labels +
+                                                            n * s->spatial * s->classes,
+                                                        s->spatial)
+                                  : count_labels((const int32_t *)labels +
+                                                     n * s->spatial,
+                                                 s->spatial, ignore));
+}
+
 dlc_status invalid_label(const char *layer, const score_shape *s, int64_t position,
                          int32_t label) {
     return host->fail(DLC_ERR_DATA,

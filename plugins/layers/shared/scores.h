@@ -21,6 +21,10 @@ dlc_status soft_scores_infer(const dlc_layer *layer, dlc_layer_shapes *shapes,
 /* For accuracy: also checks top_k, and wants no gradient. */
 dlc_status accuracy_infer(const dlc_layer *layer, int64_t top_k,
                           dlc_layer_shapes *shapes, score_shape *s);
+/* What counts in each of `samples` samples: the positions with a label that is not
+ * ignored or, if `soft`, with probabilities that are not NaN. */
+void scores_count(const score_shape *s, int soft, const int32_t *ignore,
+                  const void *labels, int64_t samples, double *counted);
 /* DLC_ERR_DATA: the label of a position is not a class. */
 dlc_status invalid_label(const char *layer, const score_shape *s, int64_t position,
                          int32_t label);

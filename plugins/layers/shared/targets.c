@@ -72,6 +72,20 @@ dlc_status pair_loss_prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     return DLC_OK;
 }
 
+dlc_status pair_loss_count(dlc_layer *layer, const void *targets, int64_t samples,
+                           double *counted) {
+    pair_loss_args args = ((const pair_loss_layer *)layer)->args;
+    args.targets = targets;
+    for (int64_t n = 0; n < samples; n++) {
+        int64_t count = 0;
+        float target;
+        for (int64_t i = n * args.each; i < (n + 1) * args.each; i++)
+            count += pair_loss_target(&args, i, &target);
+        counted[n] = args.per_element ? (double)count : count > 0;
+    }
+    return DLC_OK;
+}
+
 pair_loss_args pair_loss_of_run(const dlc_layer *layer, const dlc_layer_run *run) {
     pair_loss_args args = ((const pair_loss_layer *)layer)->args;
     args.values = run->in[0];

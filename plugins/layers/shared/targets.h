@@ -19,6 +19,9 @@ dlc_status pair_loss_infer(dlc_layer *layer, dlc_layer_shapes *shapes);
 /* Everything is in plain layout. Scratch: {sum, count} of each sample. Backward reads
  * both inputs, and the count. */
 dlc_status pair_loss_prepare(dlc_layer *layer, dlc_layer_memory *memory);
+/* What counts of each of `samples` samples. */
+dlc_status pair_loss_count(dlc_layer *layer, const void *targets, int64_t samples,
+                           double *counted);
 /* The arguments of a forward pass. */
 pair_loss_args pair_loss_of_run(const dlc_layer *layer, const dlc_layer_run *run);
 

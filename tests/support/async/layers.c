@@ -339,6 +339,11 @@ static dlc_status layer_export(dlc_layer *layer, int32_t index, const float *own
                             : status;
 }
 
+static dlc_status layer_count(dlc_layer *layer, const void *targets, int64_t samples,
+                              double *counted) {
+    return layer->ops->count(layer->cpu, targets, samples, counted);
+}
+
 /* ---- The tables -------------------------------------------------------------- */
 
 #define X(name) \
@@ -375,6 +380,7 @@ static void fill_type(int type, const dlc_feature *cpu, dlc_feature *ours) {
         .param_import = from->param_import ? layer_import : NULL,
         .param_export = from->param_export ? layer_export : NULL,
         .describe = from->describe ? layer_describe : NULL,
+        .count = DLC_CAN(from, count) ? layer_count : NULL,
     };
     ours->caps = cpu->caps;
     ours->options = cpu->options;

@@ -17,6 +17,7 @@
  *     backward               optional  computes the gradients
  *     param_export           optional  parameters: the layer's layout -> plain layout
  *     describe               optional  what prepare chose, for people
+ *     count                  optional  what counts in the samples of a loss
  *     destroy                required  releases the layer
  *
  *     call of the family     needed    what it does
@@ -443,8 +444,9 @@ typedef struct dlc_layer_run {
      * comes. */
     uint32_t backward;
 
-    /* backward of a loss: the gradient of the *mean* loss over the samples that count,
-     * times this: their share of the batch of all ranks. The core accumulates. */
+    /* backward of a loss: the gradient of the *mean* loss over what counts in this
+     * pass, times this: its share of what counts in the batch of all ranks (see count).
+     * The core accumulates. */
     float loss_scale;
 
     /* Not NULL: multiplies loss_scale; in device memory, read when the work is done. */
@@ -515,6 +517,15 @@ typedef struct dlc_layer_ops {
      * that is about to fork ranks with layers of this type, so it must not start
      * threads or touch hardware. */
     void (*before_fork)(void);
+
+    /* Optional, of a DLC_LAYER_LOSS layer; does not block, and does not touch the
+     * device. For each of `samples` samples, whose targets (input 1) are in host memory
+     * in plain layout: how much of it counts, as forward adds that up in its output.
+     * The core asks before the pass, so that the parts of a batch, which ranks and
+     * micro-batches have, get the weight of what counts in them. NULL: every sample
+     * counts alike. */
+    dlc_status (*count)(dlc_layer *layer, const void *targets, int64_t samples,
+                        double *counted);
 } dlc_layer_ops;
 
 #ifdef __cplusplus
