@@ -146,7 +146,7 @@ refused "'a:0': a job has" --hosts=a:0
 refused "'b:1x'" --hosts=a:1,b:1x
 refused "'': that is no host's name" --hosts=a,,b
 refused "'-oX': that is no host's name" --hosts=-oX
-refused "'a:2': this host stands twice" --hosts=a,a:2
+refused "'a:1024': a job has" --hosts=a,a:1024
 refused "bracket" --hosts='[::1'
 refused "given twice" --hosts=a --hosts=b
 refused "needs --hosts" --launcher=ssh

@@ -41,7 +41,7 @@ WRONG = [
     ("train net.ini --hosts=a --hosts=b", "the hosts are given twice"),
     ("train net.ini --launcher=ssh", "--launcher needs --hosts or --hostfile"),
     ("train net.ini --hosts=a --launcher=", "--launcher is empty"),
-    ("train net.ini --hosts=a,ab,a", "this host stands twice"),
+    ("train net.ini --hosts=a,ab,a:1023", "a job has 1 to 1024 ranks"),
     ("train net.ini --hosts=a:1024,b", "a job has 1 to 1024 ranks"),
     ("train net.ini --weights-map=a=b", "need --weights FILE"),
     ("train net.ini --weights-skip=a", "need --weights FILE"),
