@@ -7,12 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 
 /* The shortest slice that Linux allows. */
 enum { SLICE_NS = 100000 };
+/* How often a waiting thread calls the job. */
+#define CHECK_NS 100000000L
 
 typedef struct start {
     char name[16];
@@ -104,4 +107,15 @@ dlc_status dlc_thread_start(pthread_t *thread, const char *name, void *(*main)(v
     dlc_free(s);
     return dlc_fail(DLC_ERR_NOMEM, "cannot start the thread %s: %s", name,
                     strerror(error));
+}
+
+void dlc_thread_wait(pthread_cond_t *changed, pthread_mutex_t *lock,
+                     dlc_status (*check)(void *context), void *context) {
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += CHECK_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_cond_clockwait(changed, lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT)
+        (void)check(context);
 }

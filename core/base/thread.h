@@ -28,6 +28,13 @@ void dlc_signals_guard_end(dlc_signal_guard *guard);
 dlc_status dlc_thread_start(pthread_t *thread, const char *name, void *(*main)(void *),
                             void *context);
 
+/* Waits on a condition, with its lock, for a thread that may itself be waiting for
+ * another rank: every 100 ms calls `check`, which is the job's, so that its watchdog
+ * sees that the calling thread waits, too. Returns after that or earlier. An error of
+ * `check` is left to the other thread to report. */
+void dlc_thread_wait(pthread_cond_t *changed, pthread_mutex_t *lock,
+                     dlc_status (*check)(void *context), void *context);
+
 /* For threads that compute threads wait for, to be called in them: requests a short
  * scheduling slice, so that the thread runs sooner when it is woken on a busy core
  * (Linux 6.12 and later: sched_runtime of sched_setattr(2) sets the slice of EEVDF).

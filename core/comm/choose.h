@@ -40,7 +40,7 @@ typedef struct dlc_transport_finding {
     char name[64]; /* of the transport */
     dlc_comm_scope scope;
     double slowdown; /* how many times as long as predicted it takes; 0: unusable */
-    char text[200];  /* what was found */
+    char text[256];  /* what was found */
     int everywhere;  /* not only in this scope */
 } dlc_transport_finding;
 

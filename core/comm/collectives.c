@@ -109,7 +109,8 @@ static dlc_status all_reduce(dlc_comm *comm, float *buffer, size_t count) {
     int32_t last = last_level(comm);
     if (has_parts(comm, count)) {
         if (!comm->outer)
-            DLC_TRY(dlc_outer_open(&comm->cancelled, &comm->outer));
+            DLC_TRY(
+                dlc_outer_open(&comm->cancelled, dlc_comm_check, comm, &comm->outer));
         dlc_status status = reduce_parts(comm, buffer, count);
         return status == DLC_OK ? DLC_OK : dlc_outer_cancel(comm->outer, status);
     }
@@ -236,11 +237,10 @@ int dlc_comm_can_fuse_update(const dlc_comm *comm) {
 dlc_status dlc_comm_fused_update(dlc_comm *comm, float *gradients, float *weights,
                                  size_t count, const dlc_update_range *ranges,
                                  int32_t range_count) {
-    const dlc_team *team = comm->team[0];
     int go = 0;
     DLC_TRY(begin(comm, count, &go));
-    return go ? end(comm, team->ops->fused_update(team->endpoint, gradients, weights,
-                                                  count, ranges, range_count))
+    return go ? end(comm, dlc_team_fused_update(comm->team[0], gradients, weights,
+                                                count, ranges, range_count))
               : DLC_OK;
 }
 

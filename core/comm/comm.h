@@ -45,8 +45,20 @@ typedef struct dlc_comm_args {
     /* Called when a message of a collective has been sent or received, since a large
      * buffer may take minutes on a slow link. May be NULL. */
     void (*on_progress)(void *progress_context);
+    /* Called over and over during a wait for a message, with the transport and the rank
+     * of the job at the other end (-1: the transport does not say). May be NULL. */
+    void (*on_wait)(void *progress_context, const char *transport, int32_t rank);
+    /* Called where this rank cannot open a level, before the ranks compare how opening
+     * ended: others may be waiting for it inside of a transport. May be NULL. */
+    void (*on_failure)(void *progress_context, dlc_status status);
     void *progress_context;
+    /* Rank r is rank job_first + r * job_stride of the job; a stride of 0: rank r. */
+    int32_t job_first, job_stride;
 } dlc_comm_args;
+
+static inline int32_t dlc_comm_job_rank(const dlc_comm_args *args, int32_t rank) {
+    return args->job_stride ? args->job_first + rank * args->job_stride : rank;
+}
 
 /* Collective over all ranks; blocks until all have called it. */
 dlc_status dlc_comm_open(const dlc_comm_args *args, dlc_comm **comm);
@@ -64,6 +76,10 @@ dlc_status dlc_comm_register_buffer(dlc_comm *comm, const dlc_memory *memory);
 
 /* Writes what the transports say that they use ("A: tcp/eth0"), or "". */
 void dlc_comm_describe(dlc_comm *comm, char *text, size_t bytes);
+
+/* An error if the calls were cancelled, are late, or the job has failed. Any thread;
+ * whoever waits for another one that uses the communicator calls it often. */
+dlc_status dlc_comm_check(void *comm);
 
 /* Makes the call in progress and all later ones return DLC_ERR_CANCELLED. */
 void dlc_comm_cancel(dlc_comm *comm);

@@ -26,7 +26,4 @@ struct dlc_comm {
     dlc_status failed;             /* the first error */
 };
 
-/* An error if the exchange was cancelled, is late, or the job failed. */
-dlc_status dlc_comm_check(void *comm);
-
 #endif

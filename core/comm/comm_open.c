@@ -31,12 +31,16 @@ static dlc_status open_level(dlc_comm *comm, const dlc_comm_args *args, int32_t 
     const dlc_comm_level *how = &args->level[level];
     int32_t count = dlc_levels_team(&comm->levels, level, comm->rank, members);
     const dlc_rank_info *info = args->rank_info;
+    void *job = NULL;
     if (count < 2)
         return DLC_OK;
     if (!how->feature)
         return dlc_fail(DLC_ERR_INTERNAL, "a team of %d ranks has no transport", count);
     for (int32_t i = 0; i < count; i++)
         rank_info[i] = info[members[i]];
+    DLC_TRY(dlc_oob_add_group(comm->oob, level, members, count, &job));
+    for (int32_t i = 0; i < count; i++)
+        members[i] = dlc_comm_job_rank(args, members[i]);
     dlc_team_args team = {.feature = how->feature,
                           .settings = how->settings,
                           .rank = comm->levels.level[level].position[comm->rank],
@@ -45,11 +49,13 @@ static dlc_status open_level(dlc_comm *comm, const dlc_comm_args *args, int32_t 
                           .device_ops = args->device_ops,
                           .device = comm->device,
                           .any_order = args->any_order,
+                          .job = job,
                           .oob_all_gather = dlc_oob_all_gather,
                           .check = dlc_oob_check,
+                          .job_rank = members,
                           .on_progress = args->on_progress,
+                          .on_wait = args->on_wait,
                           .progress_context = args->progress_context};
-    DLC_TRY(dlc_oob_add_group(comm->oob, level, members, count, &team.job));
     return dlc_team_open(&team, &comm->team[level]);
 }
 
@@ -76,9 +82,11 @@ static dlc_status open_levels(dlc_comm *comm, const dlc_comm_args *args,
     dlc_rank_info *rank_info = dlc_alloc(ranks, sizeof *rank_info);
     dlc_status status = members && rank_info ? DLC_OK : DLC_ERR_NOMEM;
     for (int32_t level = 0; status == DLC_OK && level < args->levels; level++) {
+        status = open_level(comm, args, level, members, rank_info);
+        if (status != DLC_OK && args->on_failure && !dlc_oob_has_failed(comm->oob))
+            args->on_failure(args->progress_context, status);
         /* If one rank fails, all do. */
-        status = dlc_oob_finish(comm->oob,
-                                open_level(comm, args, level, members, rank_info));
+        status = dlc_oob_finish(comm->oob, status);
         if (status != DLC_OK)
             *failed = level;
     }

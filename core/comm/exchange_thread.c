@@ -286,7 +286,7 @@ static dlc_status wait_until(dlc_exchanger *x,
             if (may_help(x))
                 run_next(x);
             else
-                (void)pthread_cond_wait(&x->done, &x->lock);
+                dlc_thread_wait(&x->done, &x->lock, dlc_comm_check, x->args.comm);
         }
         if (has_work(x)) /* which the exchange thread could not do during the last */
             (void)pthread_cond_signal(&x->work);

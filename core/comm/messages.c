@@ -57,14 +57,17 @@ static dlc_status make_scratch(dlc_team *team) {
 }
 
 static dlc_status make_requests(dlc_team *team) {
+    size_t count = DLC_TEAM_SETS * (size_t)team->args.ranks * 2;
     if (!team->requests)
-        team->requests = dlc_alloc(DLC_TEAM_SETS * (size_t)team->args.ranks * 2,
-                                   sizeof(dlc_request *));
-    return team->requests ? DLC_OK : DLC_ERR_NOMEM;
+        team->requests = dlc_alloc(count, sizeof(dlc_request *));
+    if (!team->peers)
+        team->peers = dlc_alloc(count, sizeof *team->peers);
+    return team->requests && team->peers ? DLC_OK : DLC_ERR_NOMEM;
 }
 
 void dlc_messages_free(dlc_team *team) {
     dlc_device_free(team->args.device_ops, team->args.device, &team->scratch);
+    dlc_free(team->peers);
     dlc_free(team->requests);
     dlc_free(team->node_sum);
     dlc_free(team->sources);
@@ -82,35 +85,42 @@ static int gathering(size_t k) {
     return 2 + (int)(k % 2);
 }
 
-static dlc_request **next_request(dlc_team *team, int set) {
-    return &team->requests[2 * (size_t)team->args.ranks * (size_t)set +
-                           team->pending[set]++];
+static size_t first_of(const dlc_team *team, int set) {
+    return 2 * (size_t)team->args.ranks * (size_t)set;
+}
+
+static dlc_request **next_request(dlc_team *team, int set, int32_t peer) {
+    size_t at = first_of(team, set) + team->pending[set]++;
+    team->peers[at] = peer;
+    return &team->requests[at];
 }
 
 static dlc_status send(dlc_team *team, int set, int32_t peer, dlc_tag tag,
                        const void *buffer, size_t bytes) {
     return team->ops->send(team->endpoint, peer, tag, buffer, bytes,
-                           next_request(team, set));
+                           next_request(team, set, peer));
 }
 
 static dlc_status recv(dlc_team *team, int set, int32_t peer, dlc_tag tag, void *buffer,
                        size_t bytes) {
     return team->ops->recv(team->endpoint, peer, tag, buffer, bytes,
-                           next_request(team, set));
+                           next_request(team, set, peer));
 }
 
 /* Waits for all requests of a set. After an error the remaining requests belong to the
  * endpoint, which can then only be closed. */
 static dlc_status wait_all(dlc_team *team, int set) {
-    size_t count = team->pending[set];
-    dlc_request **first = team->requests + 2 * (size_t)team->args.ranks * (size_t)set;
+    size_t first = first_of(team, set), end = first + team->pending[set];
 
     team->pending[set] = 0;
-    for (size_t i = 0; i < count; i++) {
-        DLC_TRY(DLC_ASK(team->ops, "wait", team->ops->wait(team->endpoint, first[i])));
+    for (size_t i = first; i < end; i++) {
+        dlc_team_await(team, team->peers[i]);
+        DLC_TRY(DLC_ASK(team->ops, "wait",
+                        team->ops->wait(team->endpoint, team->requests[i])));
         if (team->on_progress)
             team->on_progress(team->progress_context);
     }
+    dlc_team_await(team, DLC_TEAM_NOBODY);
     return DLC_OK;
 }
 

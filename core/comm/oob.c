@@ -2,6 +2,7 @@
  * any rank contributes data, one of the data padded to the longest. */
 #include "comm/oob.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -26,7 +27,8 @@ struct dlc_oob {
     void *job;
     dlc_status (*all_gather)(void *job, const void *mine, size_t bytes, void *all);
     dlc_status (*check)(void *job);
-    header *headers; /* owned; of one round */
+    header *headers;   /* owned; of one round */
+    atomic_int failed; /* another rank has failed, or the job has */
     group group[DLC_OOB_GROUPS];
 };
 
@@ -118,8 +120,10 @@ static dlc_status failed_elsewhere(int32_t rank) {
 static dlc_status check_headers(const group *members, size_t bytes) {
     for (int32_t i = 0; i < members->ranks; i++) {
         const header *its = &members->oob->headers[members->rank[i]];
-        if (its->state == FAILED)
+        if (its->state == FAILED) {
+            atomic_store(&members->oob->failed, 1);
             return failed_elsewhere(members->rank[i]);
+        }
         if (its->state == FINISHED || its->bytes != bytes)
             return dlc_fail(DLC_ERR_INTERNAL,
                             "rank %d gathers %zu bytes, but rank %d of its group "
@@ -148,8 +152,15 @@ dlc_status dlc_oob_all_gather(void *job, const void *mine, size_t bytes, void *a
 }
 
 dlc_status dlc_oob_check(void *job) {
-    const group *members = job;
-    return members->oob->check(members->oob->job);
+    dlc_oob *oob = ((const group *)job)->oob;
+    dlc_status status = oob->check(oob->job);
+    if (status != DLC_OK)
+        atomic_store(&oob->failed, 1);
+    return status;
+}
+
+int dlc_oob_has_failed(const dlc_oob *oob) {
+    return atomic_load(&oob->failed);
 }
 
 /* Once all ranks have finished. */

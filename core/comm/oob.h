@@ -37,6 +37,10 @@ dlc_status dlc_oob_add_group(dlc_oob *oob, int index, const int32_t *rank,
 dlc_status dlc_oob_all_gather(void *job, const void *mine, size_t bytes, void *all);
 dlc_status dlc_oob_check(void *job);
 
+/* Whether another rank is known to have failed: an error of this rank follows from it.
+ */
+int dlc_oob_has_failed(const dlc_oob *oob);
+
 /* Collective over all ranks of the job: serves the rounds of other ranks until every
  * rank has called it. `mine` says how the rank's calls ended: an error is returned
  * again, and makes the all-gathers of its groups, and this call, return

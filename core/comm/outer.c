@@ -21,6 +21,8 @@ struct dlc_outer {
     dlc_status failed; /* the first error; later parts are left out */
     char *detail;      /* owned; of the error */
     atomic_int *cancelled;
+    dlc_status (*check)(void *job); /* for the caller */
+    void *job;
 };
 
 /* Does the next part. Called with the lock held, which is released in between. */
@@ -54,11 +56,12 @@ static void *run(void *context) {
     return NULL;
 }
 
-dlc_status dlc_outer_open(atomic_int *cancelled, dlc_outer **outer) {
+dlc_status dlc_outer_open(atomic_int *cancelled, dlc_status (*check)(void *job),
+                          void *job, dlc_outer **outer) {
     dlc_outer *made = dlc_alloc(1, sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
-    *made = (dlc_outer){.cancelled = cancelled};
+    *made = (dlc_outer){.cancelled = cancelled, .check = check, .job = job};
     (void)pthread_mutex_init(&made->lock, NULL);
     (void)pthread_cond_init(&made->work, NULL);
     (void)pthread_cond_init(&made->done, NULL);
@@ -96,7 +99,7 @@ void dlc_outer_start(dlc_outer *outer, dlc_team *team, float *buffer, size_t cou
 /* Waits until `parts` have ended. With the lock held. */
 static dlc_status wait_for(dlc_outer *o, size_t parts) {
     while (o->ended < parts)
-        (void)pthread_cond_wait(&o->done, &o->lock);
+        dlc_thread_wait(&o->done, &o->lock, o->check, o->job);
     o->waited = parts;
     if (o->failed == DLC_OK)
         return DLC_OK;

@@ -14,8 +14,9 @@ enum { DLC_OUTER_PARTS = 4 };
 typedef struct dlc_outer dlc_outer;
 
 /* `cancelled` is set when a part fails, so that what the caller does below ends, too.
- * DLC_ERR_NOMEM. */
-dlc_status dlc_outer_open(atomic_int *cancelled, dlc_outer **outer);
+ * `check` is called while the caller waits. DLC_ERR_NOMEM. */
+dlc_status dlc_outer_open(atomic_int *cancelled, dlc_status (*check)(void *job),
+                          void *job, dlc_outer **outer);
 void dlc_outer_close(dlc_outer *outer); /* NULL is allowed */
 
 /* Reduces a part in the background; no team: there is nothing to do for this rank. */

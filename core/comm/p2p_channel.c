@@ -147,7 +147,7 @@ static dlc_status p2p_wait_any(void *context, dlc_request *const *requests,
     }
     for (;;) {
         int32_t found = -1;
-        DLC_TRY(check(p2p));
+        DLC_TRY(team->args.check(team->args.job));
         DLC_TRY(test_all(p2p, requests, count, &found));
         double left = seconds - dlc_since(began);
         if (found >= 0 || woken || !(left > 0)) {
@@ -212,7 +212,8 @@ static dlc_status check_transport(const dlc_p2p *p2p, const dlc_comm_args *args,
         level->feature->name, reason);
 }
 
-static dlc_status open_team(dlc_p2p *p2p, const dlc_comm_args *args) {
+static dlc_status open_team(dlc_p2p *p2p, const dlc_comm_args *args,
+                            int32_t *job_rank) {
     const dlc_comm_level *level = &args->level[args->levels - 1];
     dlc_device_args device = args->device;
 
@@ -220,6 +221,8 @@ static dlc_status open_team(dlc_p2p *p2p, const dlc_comm_args *args) {
     device.cpus = NULL;
     DLC_TRY(args->device_ops->open(&device, &p2p->device));
     DLC_TRY(check_transport(p2p, args, level));
+    for (int32_t r = 0; r < args->ranks; r++)
+        job_rank[r] = dlc_comm_job_rank(args, r);
     dlc_team_args team = {.feature = level->feature,
                           .settings = level->settings,
                           .rank = args->rank,
@@ -230,7 +233,10 @@ static dlc_status open_team(dlc_p2p *p2p, const dlc_comm_args *args) {
                           .any_order = 1, /* it reduces nothing */
                           .job = p2p,
                           .oob_all_gather = oob_all_gather,
-                          .check = check};
+                          .check = check,
+                          .job_rank = job_rank,
+                          .on_wait = args->on_wait,
+                          .progress_context = args->progress_context};
     return dlc_team_open(&team, &p2p->team);
 }
 
@@ -240,8 +246,12 @@ dlc_status dlc_p2p_open(const dlc_comm_args *args, dlc_p2p **p2p) {
                         "a P2P channel of %d ranks, or without a transport",
                         args->ranks);
     dlc_p2p *made = dlc_alloc(1, sizeof *made);
-    if (!made)
+    int32_t *job_rank = dlc_alloc((size_t)args->ranks, sizeof *job_rank);
+    if (!made || !job_rank) {
+        dlc_free(job_rank);
+        dlc_free(made);
         return DLC_ERR_NOMEM;
+    }
     made->device_ops = args->device_ops;
     made->job = args->job;
     made->check = args->check;
@@ -252,7 +262,8 @@ dlc_status dlc_p2p_open(const dlc_comm_args *args, dlc_p2p **p2p) {
                             ? dlc_fail(DLC_ERR_IO,
                                        "cannot create an eventfd for a P2P channel: %s",
                                        strerror(errno))
-                            : open_team(made, args);
+                            : open_team(made, args, job_rank);
+    dlc_free(job_rank);
     if (status != DLC_OK) {
         dlc_p2p_close(made);
         return status;
@@ -269,8 +280,14 @@ dlc_status dlc_p2p_open(const dlc_comm_args *args, dlc_p2p **p2p) {
                                     .check = check,
                                     .wakeup = p2p_wakeup,
                                     .cancel = p2p_cancel};
+    dlc_p2p_await(made, DLC_TEAM_ANYONE);
     *p2p = made;
     return DLC_OK;
+}
+
+void dlc_p2p_await(dlc_p2p *p2p, int32_t peer) {
+    if (p2p->team)
+        dlc_team_await(p2p->team, peer);
 }
 
 void dlc_p2p_close(dlc_p2p *p2p) {

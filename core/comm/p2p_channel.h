@@ -24,6 +24,9 @@ void dlc_p2p_close(dlc_p2p *p2p);
 /* The solver's table; valid until close. */
 const dlc_p2p_channel *dlc_p2p_table(const dlc_p2p *p2p);
 
+/* Notes the rank that the next waits are for, for reports of a hang. */
+void dlc_p2p_await(dlc_p2p *p2p, int32_t peer);
+
 /* Makes the call in progress and all later ones return DLC_ERR_CANCELLED. NULL is
  * allowed. */
 void dlc_p2p_cancel(dlc_p2p *p2p);

@@ -85,6 +85,9 @@ static void complete(dlc_progress_engine *engine, int32_t at) {
 static dlc_status progress(dlc_progress_engine *engine) {
     const dlc_p2p_channel *p2p = engine->p2p;
     int32_t which = -1;
+    if (engine->own) /* the oldest transfer is the one that may be lost */
+        dlc_p2p_await(engine->own,
+                      engine->transfer[place_of(engine, engine->completed)].peer);
     (void)pthread_mutex_unlock(&engine->lock);
     dlc_status status = p2p->wait_any(p2p->context, engine->request, engine->places,
                                       WAIT_S, &which);
@@ -259,7 +262,8 @@ static dlc_status wait_once(dlc_progress_engine *engine) {
     if (!engine->has_thread)
         status = progress(engine);
     else if ((status = failure(engine)) == DLC_OK)
-        (void)pthread_cond_wait(&engine->done, &engine->lock);
+        dlc_thread_wait(&engine->done, &engine->lock, engine->p2p->check,
+                        engine->p2p->context);
     engine->waited += dlc_since(began);
     return status;
 }

@@ -25,7 +25,35 @@ static dlc_status query_queues(dlc_team *team) {
     return team->ops->queues->supported(team->endpoint, &team->supports_queues);
 }
 
+/* ---- Services for the transport ------------------------------------------------ */
+
+/* Waiting transports call this often. */
+static dlc_status check(void *context) {
+    const dlc_team *team = context;
+    int32_t peer = atomic_load_explicit(&team->awaited, memory_order_relaxed);
+    if (team->on_wait && peer != DLC_TEAM_NOBODY)
+        team->on_wait(team->progress_context, team->feature->name,
+                      peer < 0 ? peer : team->job_rank[peer]);
+    return team->check(team->job);
+}
+
+static dlc_status oob_all_gather(void *context, const void *mine, size_t bytes,
+                                 void *all) {
+    const dlc_team *team = context;
+    return team->oob_all_gather(team->job, mine, bytes, all);
+}
+
+/* ---- Opening and closing --------------------------------------------------------- */
+
+static dlc_status number_ranks(dlc_team *team, const dlc_team_args *args) {
+    team->job_rank = dlc_alloc((size_t)args->ranks, sizeof *team->job_rank);
+    for (int32_t r = 0; team->job_rank && r < args->ranks; r++)
+        team->job_rank[r] = args->job_rank ? args->job_rank[r] : r;
+    return team->job_rank ? DLC_OK : DLC_ERR_NOMEM;
+}
+
 static dlc_status open_team(dlc_team *team, const dlc_team_args *args) {
+    DLC_TRY(number_ranks(team, args));
     DLC_TRY(dlc_nodes_make(args->rank_info, args->ranks, &team->nodes));
     team->reduces = may_reduce(team, args);
     team->args = (dlc_transport_args){.size = sizeof team->args,
@@ -35,10 +63,12 @@ static dlc_status open_team(dlc_team *team, const dlc_team_args *args) {
                                       .settings = args->settings,
                                       .device_ops = args->device_ops,
                                       .device = args->device,
-                                      .job = args->job,
-                                      .oob_all_gather = args->oob_all_gather,
-                                      .check = args->check};
+                                      .job = team,
+                                      .oob_all_gather = oob_all_gather,
+                                      .check = check};
+    dlc_team_await(team, DLC_TEAM_ANYONE);
     DLC_TRY(DLC_ASK(team->ops, "open", team->ops->open(&team->args, &team->endpoint)));
+    dlc_team_await(team, DLC_TEAM_NOBODY);
     DLC_TRY(dlc_answer_check_opened(team->feature, "open", team->endpoint));
     return query_queues(team);
 }
@@ -49,7 +79,11 @@ dlc_status dlc_team_open(const dlc_team_args *args, dlc_team **team) {
         return DLC_ERR_NOMEM;
     made->feature = args->feature;
     made->ops = args->feature->ops;
+    made->job = args->job;
+    made->oob_all_gather = args->oob_all_gather;
+    made->check = args->check;
     made->on_progress = args->on_progress;
+    made->on_wait = args->on_wait;
     made->progress_context = args->progress_context;
     dlc_status status = open_team(made, args);
     if (status != DLC_OK) {
@@ -67,21 +101,27 @@ void dlc_team_close(dlc_team *team) {
         team->ops->close(team->endpoint);
     dlc_messages_free(team);
     dlc_nodes_free(&team->nodes);
+    dlc_free(team->job_rank);
     dlc_free(team);
 }
 
 dlc_status dlc_team_register_buffer(dlc_team *team, const dlc_memory *memory) {
     if (!DLC_CAN(team->ops, register_buffer))
         return DLC_OK;
-    return DLC_ASK(team->ops, "register_buffer",
-                   team->ops->register_buffer(team->endpoint, memory));
+    dlc_team_await(team, DLC_TEAM_ANYONE);
+    dlc_status status = DLC_ASK(team->ops, "register_buffer",
+                                team->ops->register_buffer(team->endpoint, memory));
+    dlc_team_await(team, DLC_TEAM_NOBODY);
+    return status;
 }
 
 /* ---- Collectives ----------------------------------------------------------- */
 
-/* Whether the transport declined a collective. It may, if every rank's call declines
- * before any data moved; its messages are used from then on. */
+/* Called after a collective of the transport's own: whether it declined. It may, if
+ * every rank's call declines before any data moved; its messages are used from then on.
+ */
 static int declined(dlc_team *team, dlc_status status) {
+    dlc_team_await(team, DLC_TEAM_NOBODY);
     if (status != DLC_ERR_UNSUPPORTED)
         return 0;
     team->messages_only = 1;
@@ -90,13 +130,18 @@ static int declined(dlc_team *team, dlc_status status) {
 
 #define MAY_CALL(team, call) (!(team)->messages_only && DLC_CAN((team)->ops, call))
 
+/* Calls a collective of the transport's own. */
+#define CALL(team, call, ...) \
+    (dlc_team_await(team, DLC_TEAM_ANYONE), \
+     (team)->ops->call((team)->endpoint, __VA_ARGS__))
+
 static int may_reduce_scatter(const dlc_team *team) {
     return team->reduces && MAY_CALL(team, reduce_scatter);
 }
 
 dlc_status dlc_team_reduce_scatter(dlc_team *team, float *buffer, size_t count) {
     if (may_reduce_scatter(team)) {
-        dlc_status status = team->ops->reduce_scatter(team->endpoint, buffer, count);
+        dlc_status status = CALL(team, reduce_scatter, buffer, count);
         if (!declined(team, status))
             return status;
     }
@@ -105,7 +150,7 @@ dlc_status dlc_team_reduce_scatter(dlc_team *team, float *buffer, size_t count) 
 
 dlc_status dlc_team_all_gather(dlc_team *team, float *buffer, size_t count) {
     if (MAY_CALL(team, all_gather)) {
-        dlc_status status = team->ops->all_gather(team->endpoint, buffer, count);
+        dlc_status status = CALL(team, all_gather, buffer, count);
         if (!declined(team, status))
             return status;
     }
@@ -114,7 +159,7 @@ dlc_status dlc_team_all_gather(dlc_team *team, float *buffer, size_t count) {
 
 dlc_status dlc_team_all_reduce(dlc_team *team, float *buffer, size_t count) {
     if (team->reduces && MAY_CALL(team, all_reduce)) {
-        dlc_status status = team->ops->all_reduce(team->endpoint, buffer, count);
+        dlc_status status = CALL(team, all_reduce, buffer, count);
         if (!declined(team, status))
             return status;
     }
@@ -133,7 +178,7 @@ dlc_status dlc_team_all_reduce(dlc_team *team, float *buffer, size_t count) {
 dlc_status dlc_team_broadcast(dlc_team *team, int32_t root, void *buffer,
                               size_t bytes) {
     if (MAY_CALL(team, broadcast)) {
-        dlc_status status = team->ops->broadcast(team->endpoint, root, buffer, bytes);
+        dlc_status status = CALL(team, broadcast, root, buffer, bytes);
         if (!declined(team, status))
             return status;
     }
@@ -142,4 +187,13 @@ dlc_status dlc_team_broadcast(dlc_team *team, int32_t root, void *buffer,
 
 dlc_status dlc_team_barrier(dlc_team *team) {
     return dlc_messages_barrier(team);
+}
+
+dlc_status dlc_team_fused_update(dlc_team *team, float *gradients, float *weights,
+                                 size_t count, const dlc_update_range *ranges,
+                                 int32_t range_count) {
+    dlc_status status = CALL(team, fused_update, gradients, weights, count, ranges,
+                             range_count);
+    dlc_team_await(team, DLC_TEAM_NOBODY);
+    return status;
 }

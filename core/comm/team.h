@@ -9,6 +9,8 @@
 #ifndef DLC_COMM_TEAM_H
 #define DLC_COMM_TEAM_H
 
+#include <stdatomic.h>
+
 #include "comm/nodes.h"
 
 /* Becomes the transport's dlc_transport_args. Copied, except for settings and services.
@@ -24,11 +26,17 @@ typedef struct dlc_team_args {
     void *job;
     dlc_status (*oob_all_gather)(void *job, const void *mine, size_t bytes, void *all);
     dlc_status (*check)(void *job);
-    void (*on_progress)(void *progress_context); /* as in dlc_comm_args */
+    const int32_t *job_rank; /* the number of each rank in the job; NULL: the same */
+    /* As in dlc_comm_args. */
+    void (*on_progress)(void *progress_context);
+    void (*on_wait)(void *progress_context, const char *transport, int32_t rank);
     void *progress_context;
 } dlc_team_args;
 
 enum { DLC_TEAM_SETS = 4 };
+
+/* Whom a team waits for, besides a rank. */
+enum { DLC_TEAM_ANYONE = -1, DLC_TEAM_NOBODY = -2 };
 
 typedef struct dlc_team {
     const dlc_feature *feature;
@@ -36,8 +44,14 @@ typedef struct dlc_team {
     dlc_transport_args args; /* as the transport sees them */
     dlc_endpoint *endpoint;
     dlc_nodes nodes;
+    void *job;
+    dlc_status (*oob_all_gather)(void *job, const void *mine, size_t bytes, void *all);
+    dlc_status (*check)(void *job);
     void (*on_progress)(void *progress_context); /* may be NULL */
+    void (*on_wait)(void *progress_context, const char *transport, int32_t rank);
     void *progress_context;
+    int32_t *job_rank;   /* own */
+    atomic_int awaited;  /* a rank, or a constant above */
     int reduces;         /* the transport's own reductions may be used */
     int supports_queues; /* ... and its stream-ordered collectives */
     int messages_only;   /* it said that its collectives don't support this team */
@@ -48,6 +62,7 @@ typedef struct dlc_team {
     const float **sources;  /* the operands of one sum */
     float **node_sum;       /* one per node */
     dlc_request **requests; /* sets of twice as many as there are ranks */
+    int32_t *peers;         /* of each request */
     size_t pending[DLC_TEAM_SETS]; /* requests in each set */
 } dlc_team;
 
@@ -62,6 +77,15 @@ dlc_status dlc_team_all_reduce(dlc_team *team, float *buffer, size_t count);
 dlc_status dlc_team_reduce_scatter(dlc_team *team, float *buffer, size_t count);
 dlc_status dlc_team_all_gather(dlc_team *team, float *buffer, size_t count);
 dlc_status dlc_team_barrier(dlc_team *team);
+dlc_status dlc_team_fused_update(dlc_team *team, float *gradients, float *weights,
+                                 size_t count, const dlc_update_range *ranges,
+                                 int32_t range_count);
+
+/* Notes whom the next waits of this team are for, which whoever reports a hang wants to
+ * know; DLC_TEAM_NOBODY: they are over. */
+static inline void dlc_team_await(dlc_team *team, int32_t peer) {
+    atomic_store_explicit(&team->awaited, peer, memory_order_relaxed);
+}
 
 /* Collectives built from send and recv (messages.c); called by team.c. */
 dlc_status dlc_messages_broadcast(dlc_team *team, int32_t root, void *buffer,

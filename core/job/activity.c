@@ -1,5 +1,5 @@
-/* Formats a rank's activity, and takes heartbeats: reads from /proc whether a process
- * computes, waits or is stopped. */
+/* Keeps and formats a rank's activity, and takes heartbeats: reads from /proc whether
+ * a process computes, waits or is stopped. */
 #include "job/activity.h"
 
 #include <dirent.h>
@@ -23,10 +23,68 @@ void dlc_activity_text(const dlc_activity *activity, char text[DLC_ACTIVITY_TEXT
                                " (%" PRIu64 " bytes)", activity->bytes);
     }
     if (activity->exchanged[0])
-        snprintf(text + length, DLC_ACTIVITY_TEXT - (size_t)length,
-                 " %s exchange of %.*s (%" PRIu64 " bytes)", length ? "and" : "during",
-                 (int)sizeof activity->exchanged, activity->exchanged,
-                 activity->exchanged_bytes);
+        length += snprintf(text + length, DLC_ACTIVITY_TEXT - (size_t)length,
+                           " %s exchange of %.*s (%" PRIu64 " bytes)",
+                           length ? "and" : "during", (int)sizeof activity->exchanged,
+                           activity->exchanged, activity->exchanged_bytes);
+    if (!activity->transport[0])
+        return;
+    length += snprintf(text + length, DLC_ACTIVITY_TEXT - (size_t)length,
+                       "%s over %.*s", length ? "" : " during a message",
+                       (int)sizeof activity->transport, activity->transport);
+    if (activity->awaited >= 0)
+        snprintf(text + length, DLC_ACTIVITY_TEXT - (size_t)length, " with rank %d",
+                 activity->awaited);
+}
+
+/* ---- Writing ----------------------------------------------------------------- */
+
+static void copy_text(char *to, size_t room, const char *text) {
+    size_t i = 0;
+    for (; i < room - 1 && text[i]; i++)
+        to[i] = text[i];
+    to[i] = '\0';
+}
+
+/* Lost increments do not matter: readers only look whether the value changes. */
+static void increment(_Atomic uint64_t *counter) {
+    uint64_t count = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, count + 1, memory_order_relaxed);
+}
+
+void dlc_activity_progress(dlc_shared_activity *activity) {
+    activity->current.transport[0] = '\0';
+    increment(&activity->steps);
+}
+
+void dlc_activity_set(dlc_shared_activity *activity, const char *phase,
+                      const char *name, uint64_t bytes) {
+    dlc_activity *current = &activity->current;
+    copy_text(current->phase, sizeof current->phase, phase ? phase : "");
+    copy_text(current->name, sizeof current->name, phase && name ? name : "");
+    current->bytes = bytes;
+    dlc_activity_progress(activity);
+}
+
+void dlc_activity_set_exchange(dlc_shared_activity *activity, const char *name,
+                               uint64_t bytes) {
+    dlc_activity *current = &activity->current;
+    copy_text(current->exchanged, sizeof current->exchanged, name ? name : "");
+    current->exchanged_bytes = bytes;
+    dlc_activity_progress(activity);
+}
+
+void dlc_activity_set_wait(dlc_shared_activity *activity, const char *transport,
+                           int32_t rank) {
+    activity->current.awaited = rank;
+    copy_text(activity->current.transport, sizeof activity->current.transport,
+              transport);
+}
+
+void dlc_activity_check(dlc_shared_activity *activity, int is_main) {
+    increment(&activity->checks);
+    if (is_main)
+        increment(&activity->waits);
 }
 
 /* ---- Heartbeats -------------------------------------------------------------- */
@@ -88,6 +146,7 @@ dlc_heartbeat dlc_heartbeat_take(pid_t pid, dlc_shared_activity *activity,
         .pid = (int32_t)pid,
         .steps = atomic_load_explicit(&activity->steps, memory_order_relaxed),
         .checks = atomic_load_explicit(&activity->checks, memory_order_relaxed),
+        .waits = atomic_load_explicit(&activity->waits, memory_order_relaxed),
         .activity = activity->current};
     atomic_fetch_add_explicit(&activity->parent_ticks, 1, memory_order_relaxed);
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);

@@ -15,6 +15,8 @@ typedef struct dlc_activity {
     uint64_t bytes;
     char exchanged[24]; /* the bucket in flight, beside what the phase says */
     uint64_t exchanged_bytes;
+    char transport[24]; /* by which a message is awaited; "": none is */
+    int32_t awaited;    /* the rank at its other end; -1: not known */
 } dlc_activity;
 
 /* One per rank. Aligned, because each rank writes its own all the time. */
@@ -22,13 +24,25 @@ typedef struct dlc_shared_activity {
     _Alignas(64) dlc_activity current;
     _Atomic uint64_t steps;  /* incremented whenever `current` changes */
     _Atomic uint64_t checks; /* incremented by dlc_job_check: a waiting rank calls it */
+    _Atomic uint64_t waits;  /* likewise, in the rank's main thread */
     _Atomic uint64_t parent_ticks; /* incremented by the parent with each heartbeat */
 } dlc_shared_activity;
 
-/* " during forward conv1", " during exchange of bucket 3 (4096 bytes)", "" for no
- * activity. The rank may have died while writing it, so any bytes are accepted. */
-#define DLC_ACTIVITY_TEXT 240
+/* " during forward conv1", " during update and exchange of bucket 3 (4096 bytes) over
+ * A with rank 1", "" for no activity. The rank may have died while writing it, so any
+ * bytes are accepted. */
+#define DLC_ACTIVITY_TEXT 320
 void dlc_activity_text(const dlc_activity *activity, char text[DLC_ACTIVITY_TEXT]);
+
+/* The calls of dlc_job_..., which say what they record. */
+void dlc_activity_set(dlc_shared_activity *activity, const char *phase,
+                      const char *name, uint64_t bytes);
+void dlc_activity_set_exchange(dlc_shared_activity *activity, const char *name,
+                               uint64_t bytes);
+void dlc_activity_set_wait(dlc_shared_activity *activity, const char *transport,
+                           int32_t rank);
+void dlc_activity_progress(dlc_shared_activity *activity);
+void dlc_activity_check(dlc_shared_activity *activity, int is_main);
 
 /* The state of a rank at one moment; agents send it to the hub twice a second. */
 typedef struct dlc_heartbeat {
@@ -37,7 +51,7 @@ typedef struct dlc_heartbeat {
     char busy;  /* has computed, or waited for a CPU or a disk, since the last one */
     char disk_wait; /* is waiting for a disk now */
     char unused;
-    uint64_t steps, checks;
+    uint64_t steps, checks, waits;
     dlc_activity activity;
 } dlc_heartbeat;
 

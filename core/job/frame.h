@@ -16,6 +16,9 @@ typedef enum dlc_frame_kind {
     DLC_FRAME_SIGNAL = 3,     /* number: the signal that the rank received */
     DLC_FRAME_FAILED = 13,    /* number: the status it ends with; payload: the reason */
     DLC_FRAME_RETURNED = 14,  /* its main has returned */
+    DLC_FRAME_WITHDRAWN = 15, /* it does not take part in what ranks open together:
+                                 number: the status; size: collectives so far; payload:
+                                 the reason. The hub sends it to all ranks. */
     /* Hub to rank. */
     DLC_FRAME_RESULT = 4,  /* payload: the result of the collective */
     DLC_FRAME_REQUEST = 5, /* number: DLC_JOB_STOP ... */

@@ -369,13 +369,17 @@ static void poll_set(const dlc_hub *hub, struct pollfd *polled) {
     polled[1] = (struct pollfd){.fd = pending ? STDERR_FILENO : -1, .events = POLLOUT};
 }
 
+static int takes_heartbeats(const dlc_hub *hub) {
+    return hub->remotes || hub->hang_timeout > 0 || hub->stop_signal;
+}
+
 static int poll_timeout(const dlc_hub *hub) {
     uint64_t now = dlc_awake_ns(), next = UINT64_MAX;
     uint64_t waited = dlc_now_ns() - hub->last_heartbeat;
     uint64_t times[] = {
         hub->kill_at, hub->abandon_at, hub->report_cause_at,
         hub->acceptor && !hub->aborting ? hub->join_by : 0,
-        hub->remotes || hub->hang_timeout > 0
+        takes_heartbeats(hub)
             ? now + DLC_HEARTBEAT_NS -
                   (waited < DLC_HEARTBEAT_NS ? waited : DLC_HEARTBEAT_NS)
             : 0};
@@ -443,7 +447,7 @@ static dlc_status step(dlc_hub *hub, struct pollfd *polled) {
         write_output(hub);
     if (hub->acceptor)
         dlc_hub_accept_agents(hub, accepting);
-    if ((hub->remotes || hub->hang_timeout > 0) &&
+    if (takes_heartbeats(hub) &&
         dlc_now_ns() - hub->last_heartbeat >= DLC_HEARTBEAT_NS) {
         find_ended(hub); /* SIGCHLD may have gone to another thread */
         if (dlc_launcher_is_gone(&hub->parent))

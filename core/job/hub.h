@@ -32,7 +32,7 @@ typedef struct dlc_peer {
     dlc_shared_activity *activity; /* of a child; NULL for a remote rank */
     dlc_heartbeat_last last;
     dlc_heartbeat heartbeat;
-    uint64_t last_progress, last_busy, last_check;
+    uint64_t last_progress, last_busy, last_check, last_wait;
     uint64_t last_disk_wait;
 
     /* The frame that is being received. */
@@ -44,8 +44,9 @@ typedef struct dlc_peer {
     dlc_payload part;  /* the rank's contribution to the open collective */
     int called;        /* that contribution is complete */
     dlc_status failed; /* the status it has reported to end with; DLC_OK: none */
-    char failure[DLC_FAILURE_TEXT]; /* the reason it gave */
-    int returned;                   /* from main; 0: not, or it could not say so */
+    char failure[DLC_FAILURE_TEXT];    /* the reason it gave */
+    char withdrawal[DLC_FAILURE_TEXT]; /* the reason why it cannot take part */
+    int returned;                      /* from main; 0: not, or it could not say so */
     uint64_t stop_time; /* when it was first signalled to stop; 0: not yet */
 
     /* What is being sent: `out`, with the hub's result inserted at `result_at`. */

@@ -50,13 +50,26 @@ static void begin_heartbeat(dlc_hub *hub, int rank) {
         abort_unknown(hub, rank);
 }
 
-static void begin_failure(dlc_hub *hub, int rank) {
+/* Begins to receive a rank's reason. */
+static void begin_reason(dlc_hub *hub, int rank, char reason[DLC_FAILURE_TEXT]) {
     dlc_peer *peer = &hub->peer[rank];
-    memset(peer->failure, 0, sizeof peer->failure);
-    if (peer->frame.bytes < sizeof peer->failure && peer->frame.number < 0)
-        peer->payload = peer->failure;
+    memset(reason, 0, DLC_FAILURE_TEXT);
+    if (peer->frame.bytes < DLC_FAILURE_TEXT && peer->frame.number < 0)
+        peer->payload = reason;
     else
         abort_unknown(hub, rank);
+}
+
+/* Tells all ranks, some of which may be waiting for this one inside of a library. */
+static void spread_withdrawal(dlc_hub *hub, int rank) {
+    char text[DLC_FAILURE_TEXT];
+    int length = dlc_hub_name(hub, rank, text, sizeof text);
+    (void)snprintf(text + length, sizeof text - (size_t)length, ": %s",
+                   hub->peer[rank].withdrawal);
+    dlc_frame frame = hub->peer[rank].frame;
+    frame.bytes = strlen(text);
+    for (int r = 0; r < hub->ranks; r++)
+        dlc_hub_send(hub, r, &frame, text);
 }
 
 static void frame_begin(dlc_hub *hub, int rank) {
@@ -81,7 +94,10 @@ static void frame_begin(dlc_hub *hub, int rank) {
         begin_heartbeat(hub, rank);
         break;
     case DLC_FRAME_FAILED:
-        begin_failure(hub, rank);
+        begin_reason(hub, rank, peer->failure);
+        break;
+    case DLC_FRAME_WITHDRAWN:
+        begin_reason(hub, rank, peer->withdrawal);
         break;
     case DLC_FRAME_RETURNED:
         peer->returned = 1;
@@ -101,6 +117,8 @@ static void frame_end(dlc_hub *hub, int rank) {
         dlc_hub_call_end(hub, rank);
     } else if (peer->payload && peer->frame.kind == DLC_FRAME_FAILED) {
         peer->failed = peer->frame.number;
+    } else if (peer->payload && peer->frame.kind == DLC_FRAME_WITHDRAWN) {
+        spread_withdrawal(hub, rank);
     } else if (peer->payload) {
         peer->pid = peer->incoming.pid;
         dlc_hub_heartbeat(hub, rank, &peer->incoming);

@@ -2,19 +2,21 @@
  *
  * A rank makes progress when its activity changes (dlc_job_activity), and is busy while
  * its process computes or waits for a disk. A rank that waits for another one calls
- * dlc_job_check over and over, or is in a collective of the hub. Therefore:
+ * dlc_job_check over and over, or is in a collective of the hub; if its main thread
+ * does, it waits even if it seems busy, as it does on a machine with too few cores, or
+ * while threads of its own read data ahead. Therefore:
  *
  *   - a rank that for longer than the hang timeout has neither made progress nor been
  *     busy nor called dlc_job_check is stuck: it was stopped, or waits for something
  *     that will never happen;
- *   - if all ranks wait, and none has made progress or been busy for as long, a message
- *     was lost;
+ *   - if all ranks wait, and none has made progress for as long, a message was lost;
  *   - a rank that is busy without progress (a huge layer, a test, a checkpoint on a
  *     slow disk) is named in a warning after the hang timeout, and has ten times the
  *     hang timeout as long as the others wait for it;
  *   - a job that was asked to stop is killed when a rank has made no progress for the
  *     hang timeout since, even if it is busy. A rank that waits for a disk is saving
- *     its work and is waited for.
+ *     its work and is waited for. Ranks that all wait for each other, and have for
+ *     several seconds, will never stop and are killed at once.
  *
  * A rank that waits is never the culprit.
  */
@@ -30,6 +32,10 @@
  * a second. */
 #define CHECKS_WITHIN_S 1.5
 
+/* How long all ranks of a job that is to stop may wait for each other. The slowest
+ * links bring a message in less. */
+#define STALLED_S 10
+
 static double since(uint64_t now, uint64_t then) {
     return now > then ? (double)(now - then) / 1e9 : 0;
 }
@@ -43,6 +49,8 @@ void dlc_hub_heartbeat(dlc_hub *hub, int rank, const dlc_heartbeat *heartbeat) {
         peer->last_progress = now;
     if (heartbeat->checks != peer->heartbeat.checks)
         peer->last_check = now;
+    if (heartbeat->waits != peer->heartbeat.waits)
+        peer->last_wait = now;
     if (heartbeat->busy)
         peer->last_busy = now;
     if (heartbeat->disk_wait)
@@ -56,7 +64,7 @@ void dlc_hub_watchdog_reset(dlc_hub *hub) {
         dlc_peer *peer = &hub->peer[r];
         peer->last_progress = peer->last_busy = peer->last_check = peer->last_heard =
             now;
-        peer->last_disk_wait = 0;
+        peer->last_wait = peer->last_disk_wait = 0;
     }
     hub->last_heartbeat = now;
 }
@@ -85,8 +93,12 @@ static int is_stopped(const dlc_peer *peer) {
 }
 
 static int is_recent(const dlc_hub *hub, uint64_t then, uint64_t now) {
-    double within = 0.75 * hub->hang_timeout;
+    double within = hub->hang_timeout > 0 ? 0.75 * hub->hang_timeout : CHECKS_WITHIN_S;
     return since(now, then) < (within < CHECKS_WITHIN_S ? within : CHECKS_WITHIN_S);
+}
+
+static int is_main_waiting(const dlc_hub *hub, const dlc_peer *peer, uint64_t now) {
+    return !is_stopped(peer) && (peer->called || is_recent(hub, peer->last_wait, now));
 }
 
 static int is_waiting(const dlc_hub *hub, const dlc_peer *peer, uint64_t now) {
@@ -97,7 +109,9 @@ static rank_state state_of_rank(const dlc_hub *hub, const dlc_peer *peer,
                                 uint64_t now) {
     if (since(now, peer->last_progress) <= hub->hang_timeout)
         return PROGRESSES;
-    /* One of its threads may be waiting while another computes. */
+    if (is_main_waiting(hub, peer, now))
+        return WAITS;
+    /* One of its other threads may be waiting while the main thread computes. */
     if (since(now, peer->last_busy) <= hub->hang_timeout)
         return COMPUTES;
     if (is_waiting(hub, peer, now))
@@ -155,15 +169,31 @@ static void describe_rank(const dlc_hub *hub, int rank, int culprit, uint64_t no
                  peer->called ? ", in an out-of-band collective" : "");
 }
 
+/* "all wait for each other; rank 1 (host x, pid 77) was the first, during exchange of
+ * bucket 3 (4096 bytes) over A with rank 2" */
+static void describe_stall(const dlc_hub *hub, char *text, size_t room) {
+    const dlc_peer *first = NULL;
+    char name[128], activity[DLC_ACTIVITY_TEXT];
+    for (int r = 0; r < hub->ranks; r++) {
+        const dlc_peer *peer = &hub->peer[r];
+        if (peer->running && (!first || peer->last_progress < first->last_progress))
+            first = peer;
+    }
+    dlc_hub_name(hub, (int)(first - hub->peer), name, sizeof name);
+    dlc_activity_text(&first->heartbeat.activity, activity);
+    snprintf(text, room, "all wait for each other; %s was the first%s%s", name,
+             activity[0] ? "," : "", activity);
+}
+
 static void summarize(const dlc_hub *hub, int culprit, uint64_t now, char *text,
                       size_t room) {
-    char name[128], activity[DLC_ACTIVITY_TEXT];
+    char name[128], activity[DLC_ACTIVITY_TEXT], stall[512];
     if (culprit < 0) {
-        snprintf(
-            text, room,
-            "no rank has made progress for more than %g s ([parallel] hang_timeout): "
-            "all wait for each other",
-            hub->hang_timeout);
+        describe_stall(hub, stall, sizeof stall);
+        snprintf(text, room,
+                 "no rank has made progress for more than %g s ([parallel] "
+                 "hang_timeout): %s",
+                 hub->hang_timeout, stall);
         return;
     }
     const dlc_peer *peer = &hub->peer[culprit];
@@ -188,7 +218,7 @@ static void log_report(const dlc_hub *hub, int culprit, uint64_t now,
 }
 
 static void report_hang(dlc_hub *hub, int culprit, uint64_t now) {
-    char summary[512];
+    char summary[768];
     summarize(hub, culprit, now, summary, sizeof summary);
     hub->lost = 1;
     dlc_hub_send_abort(hub, DLC_ERR_PEER, summary);
@@ -226,6 +256,38 @@ static void warn_of_slow(dlc_hub *hub, uint64_t now) {
              name, since(now, slow->last_progress), activity,
              DLC_COMPUTING_TIMEOUTS * hub->hang_timeout, hub->hang_timeout,
              DLC_COMPUTING_TIMEOUTS);
+}
+
+/* How long no rank has made progress because all of them wait for each other; 0: some
+ * do not. A rank that is stopped by a signal will not go on either. */
+static double stalled_for(const dlc_hub *hub, uint64_t now) {
+    uint64_t last = 0;
+    for (int r = 0; r < hub->ranks; r++) {
+        const dlc_peer *peer = &hub->peer[r];
+        if (!peer->running)
+            continue;
+        if (!is_stopped(peer) && !is_main_waiting(hub, peer, now))
+            return 0;
+        if (peer->last_progress > last)
+            last = peer->last_progress;
+    }
+    return since(now, last);
+}
+
+/* Ends a job that was asked to stop and that hangs. Its ranks have had time to notice
+ * the request. */
+static int kill_stalled_stop(dlc_hub *hub, uint64_t now) {
+    char stall[512];
+    if (!hub->stop_signal || hub->killed || hub->aborting || hub->acceptor ||
+        since(now, hub->stopped_at) < CHECKS_WITHIN_S ||
+        stalled_for(hub, now) <= STALLED_S)
+        return 0;
+    describe_stall(hub, stall, sizeof stall);
+    dlc_warn("asked to stop %.0f s ago, but no rank has made progress for %.0f s: %s: "
+             "killing the ranks",
+             since(now, hub->stopped_at), stalled_for(hub, now), stall);
+    dlc_hub_end_by_signal(hub, hub->stop_signal);
+    return 1;
 }
 
 /* Whether the job was asked to stop, and a rank has made no progress for the whole hang
@@ -290,7 +352,7 @@ void dlc_hub_watchdog_check(dlc_hub *hub) {
         dlc_hub_watchdog_reset(hub);
     hub->last_heartbeat = now;
     exchange_heartbeats(hub);
-    if (!(hub->hang_timeout > 0))
+    if (kill_stalled_stop(hub, now) || !(hub->hang_timeout > 0))
         return;
     find_silent(hub, now);
     if (stops_too_late(hub, now, &culprit)) {

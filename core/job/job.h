@@ -125,9 +125,18 @@ dlc_status dlc_job_barrier(dlc_job *job);
 /* DLC_OK, or an error with its detail once the job has to end because of another rank
  * (DLC_ERR_PEER: "rank 1 (host x, pid 123) was killed by signal 9 (Killed) during
  * backward conv1"). Cheap and non-blocking; any thread. Whoever waits for another rank
- * must call it often: that is how the watchdog tells waiting from hanging. Takes void,
- * to fit dlc_transport_args.check. */
+ * must call it often: that is how the watchdog tells waiting from hanging, and, where
+ * the thread that runs `main` calls it, from computing. Takes void, to fit
+ * dlc_transport_args.check. */
 dlc_status dlc_job_check(void *job);
+
+/* Tells all ranks, before the next collective, that this one cannot take part in what
+ * they are opening together: until then dlc_job_check fails on the others with `status`
+ * and "rank 1 (host x, pid 77): WHY", and collectives work as before. */
+void dlc_job_withdraw(dlc_job *job, dlc_status status, const char *why);
+/* That error, of the first rank that did so in the last opening. The same on all ranks;
+ * DLC_OK: none has. */
+dlc_status dlc_job_withdrawal(dlc_job *job);
 
 /* Reports to the hub why this rank is about to end with `status`, an error, before
  * `main` returns. Where several ranks fail for the same reason, the job prints it once.
@@ -151,6 +160,11 @@ void dlc_job_exchange_activity(dlc_job *job, const char *name, uint64_t bytes);
 /* Counts as progress: a part of what these have named is done. Cheap; any thread. Takes
  * void, to fit dlc_comm_args.on_progress. */
 void dlc_job_progress(void *job);
+
+/* Records that a message by this transport is awaited, from or by a rank (-1: not
+ * known), until the next progress: "over A with rank 1". To be called again while the
+ * wait lasts. Cheap; any thread. Takes void, to fit dlc_comm_args.on_wait. */
+void dlc_job_wait(void *job, const char *transport, int32_t rank);
 
 /* What signals have asked for since the last call, as a set of these bits. A signal to
  * the launcher or to any rank reaches every rank, but not at the same moment: ranks

@@ -27,6 +27,7 @@
 
 struct dlc_job {
     int rank, ranks, threads;
+    pthread_t main;
     dlc_rank_info *infos;
     const dlc_topo *machine;
     dlc_thread_placement thread_cpus; /* own */
@@ -49,6 +50,12 @@ struct dlc_job {
     char abort_reason[1024];
     int reported; /* the reason came from the hub, which has logged it */
     _Atomic int lost;
+
+    /* A rank that cannot take part in what the ranks open. */
+    _Atomic uint64_t calls;        /* collectives so far, the same on all ranks */
+    _Atomic uint64_t withdrawn_at; /* how many there were then, plus 1; 0: none has */
+    dlc_status withdrawn;          /* why, and its text; with the lock */
+    char withdrawal[DLC_FAILURE_TEXT];
 
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t arrived;
@@ -86,6 +93,17 @@ static void take_result(dlc_job *job, void *result, size_t bytes) {
     pthread_mutex_unlock(&job->lock);
 }
 
+/* Keeps the first of those that concern the same call. */
+static void take_withdrawal(dlc_job *job, const dlc_frame *frame, const char *reason) {
+    if (atomic_load(&job->withdrawn_at) == frame->size + 1)
+        return;
+    pthread_mutex_lock(&job->lock);
+    job->withdrawn = frame->number;
+    snprintf(job->withdrawal, sizeof job->withdrawal, "%s", reason);
+    pthread_mutex_unlock(&job->lock);
+    atomic_store(&job->withdrawn_at, frame->size + 1);
+}
+
 static dlc_status read_frame(dlc_job *job) {
     dlc_frame frame;
     DLC_TRY(dlc_frame_read(job->control, &frame, sizeof frame));
@@ -97,6 +115,8 @@ static dlc_status read_frame(dlc_job *job) {
     }
     if (status == DLC_OK && frame.kind == DLC_FRAME_ABORT)
         abort_rank(job, frame.number, payload.bytes, 1);
+    if (status == DLC_OK && frame.kind == DLC_FRAME_WITHDRAWN)
+        take_withdrawal(job, &frame, payload.bytes ? payload.bytes : "");
     if (status == DLC_OK && frame.kind == DLC_FRAME_REQUEST)
         atomic_fetch_or(&job->requests, (unsigned)frame.number);
     dlc_payload_free(&payload);
@@ -275,6 +295,7 @@ dlc_status dlc_rank_open(const dlc_rank_args *args, dlc_job **job) {
         return DLC_ERR_NOMEM;
     }
     made->rank = args->rank;
+    made->main = pthread_self();
     made->machine = args->machine;
     made->ranks = args->ranks;
     made->activity = args->activity;
@@ -367,17 +388,28 @@ const dlc_topo *dlc_rank_machine(const dlc_job *job) {
     return job->machine;
 }
 
-/* Lost increments do not matter: readers only look whether the value changes. */
-static void increment(_Atomic uint64_t *counter) {
-    uint64_t count = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, count + 1, memory_order_relaxed);
+/* Whether the job has failed. */
+static dlc_status check_lost(const dlc_job *job) {
+    int lost = atomic_load_explicit(&job->lost, memory_order_acquire);
+    return lost ? dlc_fail(lost, "%s", job->abort_reason) : DLC_OK;
+}
+
+dlc_status dlc_job_withdrawal(dlc_job *job) {
+    if (!atomic_load(&job->withdrawn_at))
+        return DLC_OK;
+    pthread_mutex_lock(&job->lock);
+    dlc_status status = dlc_fail(job->withdrawn, "%s", job->withdrawal);
+    pthread_mutex_unlock(&job->lock);
+    return status;
 }
 
 dlc_status dlc_job_check(void *job) {
     dlc_job *mine = job;
-    increment(&mine->activity->checks);
-    int lost = atomic_load_explicit(&mine->lost, memory_order_acquire);
-    return lost ? dlc_fail(lost, "%s", mine->abort_reason) : DLC_OK;
+    dlc_activity_check(mine->activity, pthread_equal(pthread_self(), mine->main));
+    DLC_TRY(check_lost(mine));
+    return atomic_load(&mine->withdrawn_at) == atomic_load(&mine->calls) + 1
+               ? dlc_job_withdrawal(mine)
+               : DLC_OK;
 }
 
 int dlc_job_report_failure(dlc_job *job, dlc_status status, const char *why) {
@@ -393,35 +425,36 @@ int dlc_job_report_failure(dlc_job *job, dlc_status status, const char *why) {
     return send_frame(job, &frame, why) == DLC_OK;
 }
 
+void dlc_job_withdraw(dlc_job *job, dlc_status status, const char *why) {
+    size_t bytes = strlen(why);
+    dlc_frame frame = {.kind = DLC_FRAME_WITHDRAWN,
+                       .number = status,
+                       .size = atomic_load(&job->calls),
+                       .bytes = bytes < DLC_FAILURE_TEXT ? bytes
+                                                         : DLC_FAILURE_TEXT - 1};
+    if (job->control >= 0)
+        (void)send_frame(job, &frame, why); /* which handles errors itself */
+}
+
 unsigned dlc_job_requests(dlc_job *job) {
     return atomic_exchange(&job->requests, 0);
 }
 
-static void copy_text(char *to, size_t room, const char *text) {
-    size_t i = 0;
-    for (; i < room - 1 && text[i]; i++)
-        to[i] = text[i];
-    to[i] = '\0';
-}
-
 void dlc_job_activity(dlc_job *job, const char *phase, const char *name,
                       uint64_t bytes) {
-    dlc_activity *activity = &job->activity->current;
-    copy_text(activity->phase, sizeof activity->phase, phase ? phase : "");
-    copy_text(activity->name, sizeof activity->name, phase && name ? name : "");
-    activity->bytes = bytes;
-    increment(&job->activity->steps);
+    dlc_activity_set(job->activity, phase, name, bytes);
 }
 
 void dlc_job_exchange_activity(dlc_job *job, const char *name, uint64_t bytes) {
-    dlc_activity *activity = &job->activity->current;
-    copy_text(activity->exchanged, sizeof activity->exchanged, name ? name : "");
-    activity->exchanged_bytes = bytes;
-    increment(&job->activity->steps);
+    dlc_activity_set_exchange(job->activity, name, bytes);
 }
 
 void dlc_job_progress(void *job) {
-    increment(&((dlc_job *)job)->activity->steps);
+    dlc_activity_progress(((dlc_job *)job)->activity);
+}
+
+void dlc_job_wait(void *job, const char *transport, int32_t rank) {
+    dlc_activity_set_wait(((dlc_job *)job)->activity, transport, rank);
 }
 
 /* ---- Collectives ------------------------------------------------------------ */
@@ -438,7 +471,7 @@ static void read_until_result(dlc_job *job) {
 /* Sends this rank's contribution and waits for the result of `bytes` bytes. */
 static dlc_status call_collective(dlc_job *job, const dlc_frame *frame,
                                   const void *mine, void *result, size_t bytes) {
-    DLC_TRY(dlc_job_check(job));
+    DLC_TRY(check_lost(job));
     dlc_status sent = send_frame(job, frame, mine);
     if (!job->has_thread)
         read_until_result(job);
@@ -447,6 +480,7 @@ static dlc_status call_collective(dlc_job *job, const dlc_frame *frame,
     while (!job->has_result && !job->ended)
         pthread_cond_wait(&job->arrived, &job->lock);
     int got = job->has_result;
+    atomic_fetch_add(&job->calls, (unsigned)got);
     if (got && job->result_bytes == bytes && bytes)
         memcpy(result, job->result, bytes);
     int right = job->result_bytes == bytes;
@@ -455,7 +489,7 @@ static dlc_status call_collective(dlc_job *job, const dlc_frame *frame,
     job->has_result = 0;
     pthread_mutex_unlock(&job->lock);
     if (!got) {
-        DLC_TRY(dlc_job_check(job));
+        DLC_TRY(check_lost(job));
         return sent;
     }
     return right ? DLC_OK

@@ -26,7 +26,8 @@ static dlc_status join_oob(dlc_job *job, dlc_mesh_group ranks,
 dlc_status dlc_process_group_open(dlc_job *job, dlc_mesh_group ranks,
                                   dlc_process_group *group) {
     dlc_process_group made = {.rank = (dlc_job_rank(job) - ranks.first) / ranks.stride,
-                              .ranks = ranks.ranks};
+                              .ranks = ranks.ranks,
+                              .members = ranks};
     dlc_status status = join_oob(job, ranks, &made);
     if (status != DLC_OK) {
         dlc_process_group_close(&made);
@@ -51,6 +52,8 @@ dlc_comm_args dlc_process_group_args(const dlc_process_group *group,
     args.job = group->oob_handle;
     args.oob_all_gather = dlc_oob_all_gather;
     args.check = dlc_oob_check;
+    args.job_first = group->members.first;
+    args.job_stride = group->members.stride;
     return args;
 }
 

@@ -16,6 +16,7 @@ typedef struct dlc_process_group {
     dlc_oob *oob;
     dlc_rank_info *rank_info; /* own */
     int32_t rank, ranks;
+    dlc_mesh_group members;
     void *oob_handle;
 } dlc_process_group;
 

@@ -331,6 +331,8 @@ static dlc_status open_connection(const dlc_connection_args *args,
                           .oob_all_gather = dlc_job_all_gather,
                           .check = dlc_job_check,
                           .on_progress = dlc_job_progress,
+                          .on_wait = dlc_job_wait,
+                          .on_failure = dlc_connection_withdraw,
                           .progress_context = args->job};
     char description[512];
     if (comm.ranks > 1) {

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "comm/probe.h"
+#include "job/frame.h"
 
 /* RDMA adapters lock the memory that they read and write. */
 #define LOCKED_LEAST ((rlim_t)8 << 20)
@@ -69,54 +70,31 @@ static dlc_status add(dlc_connection_trial *t, int32_t level, double slowdown,
 
 /* ---- Opening ----------------------------------------------------------------- */
 
-/* How opening ended on one rank. */
-typedef struct ending {
-    int32_t status;
-    char text[160];
-} ending;
-
-static void describe_ending(dlc_status status, int32_t ranks, ending *mine) {
+void dlc_connection_withdraw(void *job, dlc_status status) {
     struct rlimit locked, files;
-    char hint[DLC_FILES_TEXT] = "";
-    mine->status = status;
+    char text[DLC_FAILURE_TEXT], hint[DLC_FILES_TEXT] = "";
+    rlim_t ranks = (rlim_t)dlc_job_ranks(job);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 &&
-        files.rlim_cur < FILES_LEAST + FILES_PER_RANK * (rlim_t)ranks)
+        files.rlim_cur < FILES_LEAST + FILES_PER_RANK * ranks)
         (void)dlc_files_limit(hint);
     else if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur < LOCKED_LEAST)
         (void)snprintf(hint, sizeof hint,
                        " (locked memory is limited to %llu KiB: see ulimit -l)",
                        (unsigned long long)locked.rlim_cur >> 10);
-    (void)snprintf(mine->text, sizeof mine->text, "%.*s%s",
-                   (int)(sizeof mine->text - 1 - strlen(hint)), dlc_detail(), hint);
+    (void)snprintf(text, sizeof text, "%.*s%s", (int)(sizeof text - 1 - strlen(hint)),
+                   dlc_detail(), hint);
+    dlc_job_withdraw(job, status, text);
 }
 
-/* The rank whose error is not that another one has failed. */
-static int32_t find_first(const ending *all, int32_t ranks) {
-    int32_t first = -1;
-    for (int32_t r = ranks; r-- > 0;)
-        if (all[r].status != DLC_OK && (first < 0 || all[r].status != DLC_ERR_PEER ||
-                                        all[first].status == DLC_ERR_PEER))
-            first = r;
-    return first;
-}
-
-/* All ranks have failed to open a level: another choice may do. */
-static dlc_status keep_ending(dlc_connection_trial *t, dlc_status status, int32_t level,
-                              int *again) {
-    ending mine = {.status = DLC_OK};
-    char text[200];
-    describe_ending(status, t->how->ranks, &mine);
-    ending *all = dlc_alloc((size_t)t->how->ranks, sizeof *all);
-    if (!all)
-        return DLC_ERR_NOMEM;
-    dlc_status gathered = dlc_job_all_gather(t->job, &mine, sizeof mine, all);
-    int32_t first = gathered == DLC_OK ? find_first(all, t->how->ranks) : -1;
-    if (first >= 0) {
-        (void)snprintf(text, sizeof text, "rank %d: %s", first, all[first].text);
-        gathered = add(t, level, 0, text, again);
-    }
-    dlc_free(all);
-    return gathered;
+/* Opening a level has failed with `status`, on all ranks; all know why. Another choice
+ * may do. */
+static dlc_status keep_failure(dlc_connection_trial *t, dlc_status status,
+                               int32_t level, int *again) {
+    DLC_TRY(dlc_job_check(t->job));
+    dlc_status known = dlc_job_withdrawal(t->job);
+    if (!t->may_replace)
+        return known == DLC_OK ? status : known;
+    return add(t, level, 0, dlc_detail(), again);
 }
 
 /* ---- Probing ----------------------------------------------------------------- */
@@ -166,8 +144,6 @@ dlc_status dlc_connection_try(dlc_connection_trial *trial, dlc_comm **comm,
     dlc_job_activity(trial->job, "opening of transport", trial->name, 0);
     dlc_status status = dlc_comm_try_open(trial->how, comm, &failed);
     if (status != DLC_OK)
-        return failed < 0 || !trial->may_replace
-                   ? status
-                   : keep_ending(trial, status, failed, again);
+        return failed < 0 ? status : keep_failure(trial, status, failed, again);
     return trial->probes ? probe(trial, comm, again) : DLC_OK;
 }

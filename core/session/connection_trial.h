@@ -29,6 +29,10 @@ typedef struct dlc_connection_trial {
  * same, otherwise NULL. Rank 0 logs what was found. */
 dlc_status dlc_connection_try(dlc_connection_trial *trial, dlc_comm **comm, int *again);
 
+/* Tells the job why this rank cannot open a transport: dlc_detail(). Takes void, to fit
+ * dlc_comm_args.on_failure. */
+void dlc_connection_withdraw(void *job, dlc_status status);
+
 /* Adds what all ranks have found out, or replaces what is known of the same scope.
  * *again: it is new. Rank 0 logs it. */
 dlc_status dlc_connection_trial_add(dlc_connection_trial *trial,

@@ -192,6 +192,7 @@ static dlc_status next(void *context, int32_t done, dlc_work *work,
                        int32_t *micro_batch) {
     dlc_pipeline *pipeline = context;
     dlc_schedule_step step = DLC_SCHEDULE_WAIT;
+    int waits = 0; /* reported once: each report counts as progress */
     (void)done;
     for (;;) {
         DLC_TRY(dlc_job_check(pipeline->session->job));
@@ -199,7 +200,8 @@ static dlc_status next(void *context, int32_t done, dlc_work *work,
         step = next_step(pipeline);
         if (step != DLC_SCHEDULE_WAIT)
             break;
-        report_wait(pipeline);
+        if (!waits++)
+            report_wait(pipeline);
         DLC_TRY(dlc_progress_engine_wait_any(pipeline->engine));
     }
     *work = step == DLC_SCHEDULE_FORWARD    ? DLC_WORK_FORWARD

@@ -1,8 +1,13 @@
 /* The owners' slices as this rank sees them: requests go to the owners and answers come
  * back, passed between the training thread and the communication thread. */
+#include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "ssp.h"
+
+/* How often the training thread calls the job while it waits. */
+#define CHECK_NS 100000000L
 
 /* ---- The training thread ----------------------------------------------------- */
 
@@ -24,13 +29,26 @@ dlc_status slices_queue_request(ssp *s, const header *message) {
     return DLC_OK;
 }
 
+/* The job learns from the check, whose error the communication thread reports, that
+ * this thread waits. */
+static void wait_a_moment(ssp *s) {
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += CHECK_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_cond_clockwait(&s->changed, &s->lock, CLOCK_MONOTONIC, &until) ==
+        ETIMEDOUT)
+        (void)s->p2p->check(s->p2p->context);
+}
+
 dlc_status slices_wait_until(ssp *s, condition *holds, const slice *of,
                              int64_t iteration) {
     s->holds = holds;
     s->of = of;
     s->iteration = iteration;
     while (s->status == DLC_OK && !holds(s, of, iteration))
-        pthread_cond_wait(&s->changed, &s->lock);
+        wait_a_moment(s);
     s->holds = NULL;
     return s->status;
 }

@@ -265,6 +265,39 @@ START_TEST(disagreement_is_reported) {
 }
 END_TEST
 
+/* Rank 1 cannot open something that the others wait for inside of a library. They learn
+ * why, twice, and go on with collectives. */
+static int withdraw_main(dlc_job *job, void *argument) {
+    (void)argument;
+    for (int round = 0; round < 2; round++) {
+        const char *why = round ? "no wire" : "no plug";
+        dlc_status status = dlc_job_barrier(job);
+        if (status != DLC_OK)
+            return 1;
+        if (dlc_job_rank(job) == 1)
+            dlc_job_withdraw(job, DLC_ERR_UNAVAILABLE, why);
+        while (dlc_job_rank(job) != 1 && status == DLC_OK)
+            status = dlc_job_check(job);
+        if (status != DLC_OK &&
+            (status != DLC_ERR_UNAVAILABLE || !strstr(dlc_detail(), "rank 1 (host ") ||
+             !strstr(dlc_detail(), why)))
+            return 2;
+        if (dlc_job_barrier(job) != DLC_OK || dlc_job_check(job) != DLC_OK)
+            return 3;
+        if (dlc_job_withdrawal(job) != DLC_ERR_UNAVAILABLE ||
+            !strstr(dlc_detail(), why))
+            return 4;
+    }
+    return 0;
+}
+
+START_TEST(a_rank_withdraws) {
+    dlc_text text;
+    ck_assert_int_eq(process_run(3, withdraw_main, NULL, &text), 0);
+    dlc_text_free(&text);
+}
+END_TEST
+
 static int roots_main(dlc_job *job, void *argument) {
     (void)argument;
     char byte = 0;
@@ -311,6 +344,7 @@ int main(void) {
     tcase_add_loop_test(tests, disagreement_is_reported, 0,
                         sizeof disagreements / sizeof *disagreements);
     tcase_add_loop_test(tests, no_such_root, 0, 2);
+    tcase_add_test(tests, a_rank_withdraws);
     tcase_add_test(tests, too_large);
     return run_tests("job: collectives", tests);
 }

@@ -326,6 +326,20 @@ START_TEST(unknown_messages_are_refused) {
 }
 END_TEST
 
+/* A rank that cannot take part in what all open says so to those that wait for it. */
+START_TEST(withdrawals_are_spread) {
+    const dlc_frame frame = {
+        .kind = DLC_FRAME_WITHDRAWN, .number = DLC_ERR_PEER, .size = 4, .bytes = 7};
+    say(1, &frame, sizeof frame);
+    say(1, "no link", 7);
+    dlc_hub_read(&hub, 1);
+    for (int r = 0; r < RANKS; r++)
+        expect_frame(r, DLC_FRAME_WITHDRAWN, DLC_ERR_PEER,
+                     "rank 1 (host h, pid 101): no link");
+    ck_assert(!hub.aborting);
+}
+END_TEST
+
 /* Only remote ranks send heartbeats; those of children are taken by the hub. */
 START_TEST(heartbeats_come_from_remote_ranks) {
     const dlc_frame frame = {.kind = DLC_FRAME_HEARTBEAT,
@@ -444,6 +458,27 @@ START_TEST(computing_ranks_get_more_time) {
     peer[1].last_busy = dlc_now_ns();
     dlc_hub_watchdog_check(&hub);
     ck_assert(hub.aborting);
+}
+END_TEST
+
+/* Threads that read data, or a full machine, make ranks look busy whose main threads
+ * wait. The report names what was lost. */
+START_TEST(busy_ranks_may_wait) {
+    set_idle(2);
+    for (int r = 0; r < RANKS; r++)
+        peer[r].last_wait = peer[r].last_check = peer[r].last_busy = dlc_now_ns();
+    peer[1].last_progress = ago(3);
+    peer[1].heartbeat.activity = (dlc_activity){.phase = "update",
+                                                .exchanged = "bucket 3",
+                                                .exchanged_bytes = 64,
+                                                .transport = "ucx",
+                                                .awaited = 2};
+    dlc_hub_watchdog_check(&hub);
+    expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_PEER,
+                 "all wait for each other; rank 1 (host h, pid 101) was the first, "
+                 "during update and exchange of bucket 3 (64 bytes) over ucx with rank "
+                 "2");
+    expect_nothing(0);
 }
 END_TEST
 
@@ -593,6 +628,26 @@ START_TEST(each_stall_is_warned_of) {
                               ? peer[0].last_progress
                               : peer[2].last_progress);
     }
+}
+END_TEST
+
+/* Ranks that have waited for each other for long never stop, with any hang timeout;
+ * those that wait for one that computes, or that has just made progress, do. */
+START_TEST(hung_jobs_stop) {
+    enum { ALL_WAIT, ONE_COMPUTES, ONE_PROGRESSES };
+    int what = _i / 2;
+    set_idle(11);
+    hub.hang_timeout = _i % 2 ? 0 : 100;
+    hub.stop_signal = SIGTERM;
+    hub.stopped_at = ago(2);
+    for (int r = 0; r < RANKS; r++)
+        peer[r].last_wait = dlc_now_ns();
+    if (what == ONE_COMPUTES)
+        peer[1].last_wait = ago(5);
+    else if (what == ONE_PROGRESSES)
+        peer[1].last_progress = ago(5);
+    dlc_hub_watchdog_check(&hub);
+    ck_assert_int_eq(hub.killed, what == ALL_WAIT);
     ck_assert(!hub.aborting);
 }
 END_TEST
@@ -640,12 +695,14 @@ int main(void) {
         ended_ranks_are_not_waited_for,
         results_go_out_whole,
         frames_come_in_pieces,
+        withdrawals_are_spread,
         heartbeats_come_from_remote_ranks,
         channels_pass_frames_on,
         frames_are_read_whole,
         waiting_ranks_are_not_culprits,
         all_wait_for_each_other,
         computing_ranks_get_more_time,
+        busy_ranks_may_wait,
         silent_agents_are_lost,
         stopping_has_an_end,
         killed_ranks_are_abandoned,
@@ -664,6 +721,7 @@ int main(void) {
         tcase_add_test(all, tests[i]);
     tcase_add_loop_test(all, different_calls_are_reported, 0, COUNT(unlike));
     tcase_add_loop_test(all, malformed_calls_are_reported, 0, 5);
+    tcase_add_loop_test(all, hung_jobs_stop, 0, 6);
     tcase_add_loop_test(all, unknown_messages_are_refused, 0, COUNT(unknown));
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);

@@ -1,6 +1,8 @@
 /* Tests external jobs whose ranks, agents or hub are killed, and ranks that hang in any
  * kind of job. */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,13 +236,28 @@ START_TEST(external_rank_hangs) {
 }
 END_TEST
 
-/* All ranks wait for each other: a message was lost, and no rank is the culprit. */
+static void *compute(void *argument) {
+    for (atomic_int *end = argument; !atomic_load(end);)
+        continue;
+    return NULL;
+}
+
+/* All ranks wait for each other: a message was lost, and no rank is the culprit, though
+ * a thread of each computes. */
 static int lost_main(dlc_job *job, void *argument) {
+    pthread_t thread;
+    atomic_int end = 0;
     (void)argument;
+    if (pthread_create(&thread, NULL, compute, &end))
+        return 1;
     dlc_job_activity(job, "exchange", "bucket 1", 8192);
     dlc_status status = DLC_OK;
-    while (status == DLC_OK)
+    while (status == DLC_OK) {
+        dlc_job_wait(job, "ucx", 1 - dlc_job_rank(job));
         status = wait_for_others(job);
+    }
+    atomic_store(&end, 1);
+    pthread_join(thread, NULL);
     return dlc_exit_code(status);
 }
 
@@ -250,7 +267,11 @@ START_TEST(all_wait) {
     ck_assert_int_eq(process_wait(&process), 5);
     const char *text = dlc_text_string(&process.text);
     ck_assert_msg(strstr(text, "all wait for each other") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "has computed") == NULL, "%s", text);
     ck_assert_msg(strstr(text, "\n  rank 1 (host ") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, " during exchange bucket 1 (8192 bytes) over ucx with "
+                               "rank 0") != NULL,
+                  "%s", text);
     dlc_text_free(&process.text);
 }
 END_TEST
