@@ -195,6 +195,38 @@ class Machines(unittest.TestCase):
         self.assertEqual(len(sent), 4, done.stdout)  # of both machines
         self.assertGreater(min(sent), 0.3 * max(sent), done.stdout)
 
+    def test_bridges_of_containers_are_left_out(self):
+        """docker0 has the same address on every machine, or another one in the same network or not."""
+        for addresses in ("172.17.0.1/16", "172.17.0.1/16,172.17.0.2/16", "172.17.0.1/16,172.18.0.1/16"):
+            with self.subTest(addresses=addresses):
+                job = self.start("-n", "2", "-r", "1", "-d", addresses,
+                                 arguments=("--iterations=2", "--transport=ucx", "-v"))
+                self.assertEqual(job.wait(), 0, job.text())
+                self.assertIn("UCX uses eth0, which may reach the other machines", job.text())
+                job.close()
+
+    def test_a_machine_that_is_not_reached_is_named(self):
+        """An adapter that leads nowhere: whoever waits for an answer says so, and ends the other rank, too."""
+        job = self.start("-n", "2", "-r", "1", "-d", "172.17.0.1/16,172.18.0.1/16", arguments=(
+            "--transport=ucx", "--set=transport.net_devices=docker0"))
+        self.assertEqual(job.wait(), 5, job.text())
+        self.assertRegex(job.text(), r"rank \d \(host \S+, pid \d+\): (rank \d on \S+ does not answer|UCX cannot reach"
+                                     r" rank \d).*\[transport\] net_devices")
+        self.assertEqual(job.left_over(), [])
+
+    def test_lost_messages_are_named(self):
+        """Packets from machine 2 to machine 3 are dropped; the hub, on machine 1, hears from all."""
+        job = self.start("-n", "3", "-r", "1", "-c", """
+            until grep -q 'training for' "$LOG"; do sleep 0.1; done
+            ip -n $MACHINE_2 neigh replace 10.77.0.3 lladdr 02:00:00:00:00:01 dev eth0 nud permanent""",
+            arguments=("--transport=ucx", "--set", f"parallel.hang_timeout={HANG_TIMEOUT}"))
+        self.assertEqual(job.wait(), 5, job.text())
+        self.assertRegex(job.text(), r"all wait for each other; rank \d \(host \S+, pid \d+\) was the first, during "
+                                     r".*exchange of bucket \d.* over ucx with rank \d")
+        self.assertRegex(job.text(), r"\n  rank 2 \(host .* over ucx with rank 1")
+        self.assertNotIn("has computed", job.text())
+        self.assertEqual(job.left_over(), [])
+
     def test_a_slow_link_is_no_hang(self):
         """Reductions that take longer than the hang timeout together, without a word from those who wait."""
         done = subprocess.run(

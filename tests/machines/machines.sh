@@ -2,7 +2,8 @@
 # machines.sh: emulates several machines by network namespaces connected to a switch.
 #
 #   machines.sh [-n MACHINES] [-r RANKS] [-b RATE[,RATE...]] [-a ADAPTERS]
-#               [-k MACHINES:RATE] [-s A:B:RATE] [-c COMMAND] -- PROGRAM [ARGUMENT...]
+#               [-k MACHINES:RATE] [-s A:B:RATE] [-d ADDRESS[,ADDRESS...]] [-c COMMAND]
+#               -- PROGRAM [ARGUMENT...]
 #
 # Starts PROGRAM once per rank, RANKS on each of MACHINES machines (-n 2 -r 1), with the
 # variables that torchrun sets. Every machine has a link of RATE (1gbit, 100mbit; none:
@@ -10,7 +11,8 @@
 # the first machine's, and the last that of all others. With -a it has several adapters
 # (eth0, eth1 ...), each in a network of its own. With -k racks of MACHINES machines have
 # a switch of their own, and a link of RATE to the other racks. With -s what machines A
-# and B send each other goes at RATE. COMMAND, if given, is run by sh meanwhile, with the
+# and B send each other goes at RATE. With -d every machine has a bridge docker0, as that of
+# a container that runs there, of ADDRESS (172.17.0.1/16). COMMAND, if given, is run by sh meanwhile, with the
 # machines' namespaces in $MACHINE_1, $MACHINE_2 ...: for example to cut a link (ip -n
 # $MACHINE_2 link set eth0 down). Exits with the exit code of rank 0 and leaves nothing
 # behind. Needs root, ip and tc (iproute2).
@@ -19,8 +21,8 @@
 # use it not to (UCX_TLS=tcp,self), or the network is not measured.
 set -eu
 
-machines=2 ranks=1 rates='' adapters=1 rack='' slow='' beside=''
-while getopts n:r:b:a:k:s:c: option; do
+machines=2 ranks=1 rates='' adapters=1 rack='' slow='' bridges='' beside=''
+while getopts n:r:b:a:k:s:d:c: option; do
     case $option in
     n) machines=$OPTARG ;;
     r) ranks=$OPTARG ;;
@@ -28,6 +30,7 @@ while getopts n:r:b:a:k:s:c: option; do
     a) adapters=$OPTARG ;;
     k) rack=$OPTARG ;;
     s) slow=$OPTARG ;;
+    d) bridges=$OPTARG ;;
     c) beside=$OPTARG ;;
     *) exit 2 ;;
     esac
@@ -123,6 +126,16 @@ plug_in() { # MACHINE ADAPTER RATE
     limit "$switch" "$port" "$3"
 }
 
+add_bridge() { # MACHINE ADDRESS
+    [ -n "$2" ] || return 0
+    ip -n "$prefix-$1" link add docker0 type bridge
+    ip -n "$prefix-$1" link add veth0 type veth peer name inside0
+    ip -n "$prefix-$1" link set veth0 master docker0 up
+    ip -n "$prefix-$1" link set inside0 up
+    ip -n "$prefix-$1" addr add "$2" dev docker0
+    ip -n "$prefix-$1" link set docker0 up
+}
+
 ip netns add $switch
 i=1
 while [ "$i" -le "$machines" ]; do
@@ -134,6 +147,8 @@ while [ "$i" -le "$machines" ]; do
         k=$((k + 1))
     done
     rates=${rates#*,}
+    add_bridge "$i" "${bridges%%,*}"
+    bridges=${bridges#*,}
     export "MACHINE_$i=$prefix-$i"
     i=$((i + 1))
 done

@@ -1,6 +1,6 @@
 /* Which network adapter a rank uses: the nearest one, which the core has spread over
  * the ranks of a machine, where all ranks of the group reach each other by it; or all
- * adapters that are equal (rails_open.c). */
+ * adapters that are equal, or all that may reach other machines (rails_open.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +21,13 @@ static void common_adapter(const dlc_transport_args *args, char name[32]) {
 }
 
 /* Looks in "rc_mlx5/mlx5_0:1, tcp/eth0" for a device of this name, with its port. */
-static int find_device(const char *list, const char *name, char device[64]) {
+static int find_device(const char *list, const char *name, char device[DEVICES]) {
     size_t length = strlen(name);
     for (const char *at = list; (at = strchr(at, '/')) != NULL;) {
         size_t whole = strcspn(++at, ", ");
         if (whole < 64 && strncmp(at, name, length) == 0 &&
             (whole == length || at[length] == ':')) {
-            (void)snprintf(device, 64, "%.*s", (int)whole, at);
+            (void)snprintf(device, DEVICES, "%.*s", (int)whole, at);
             return 1;
         }
     }
@@ -35,7 +35,7 @@ static int find_device(const char *list, const char *name, char device[64]) {
 }
 
 /* What UCX can use; "" if the user has chosen. */
-static void list_devices(const dlc_transport_args *args, char names[192]) {
+static void list_devices(const dlc_transport_args *args, char names[DEVICES]) {
     const char *given = args->settings ? host->get_string(args->settings, "net_devices")
                                        : "";
     ucp_context_h context;
@@ -43,7 +43,7 @@ static void list_devices(const dlc_transport_args *args, char names[192]) {
     if ((given && given[0]) || getenv("UCX_NET_DEVICES") ||
         context_open(args->settings, "", args->ranks, 1, &context) != DLC_OK)
         return;
-    names_of_context(context, 1, names, 192);
+    names_of_context(context, 1, names, DEVICES);
     ucx.cleanup(context);
 }
 
@@ -55,21 +55,19 @@ static int have_one_node(const dlc_transport_args *args) {
     return 1;
 }
 
-dlc_status adapter_choose(const dlc_transport_args *args, char device[64],
+dlc_status adapter_choose(const dlc_transport_args *args, char devices[DEVICES],
                           rail_names rails) {
-    int staged = DLC_CAN(args->device_ops, queues);
-    char name[32], names[192];
-    device[0] = '\0';
+    int most = DLC_CAN(args->device_ops, queues) ? 1 : RAILS; /* staged messages: one */
+    char name[32], names[DEVICES];
+    devices[0] = '\0';
     memset(rails, 0, sizeof(rail_names));
     if (have_one_node(args))
         return DLC_OK;
     common_adapter(args, name);
-    names[0] = '\0';
-    if (name[0] || !staged)
-        list_devices(args, names);
+    list_devices(args, names);
     if (!name[0])
-        return rails_choose(args, names, rails);
-    if (names[0] && !find_device(names, name, device))
+        return rails_choose(args, names, most, devices, rails);
+    if (names[0] && !find_device(names, name, devices))
         host->log(DLC_LOG_DEBUG, "UCX cannot use %s, the nearest adapter", name);
     return DLC_OK;
 }

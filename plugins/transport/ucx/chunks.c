@@ -171,6 +171,7 @@ static void fetch_done(void *request, ucs_status_t status, size_t bytes,
 
     (void)bytes;
     e->fetches--;
+    receive_owe(e, p->header.from);
     if (status == UCS_OK) {
         receive_fetched(p);
     } else if (e->broken == UCS_OK) {
@@ -193,6 +194,8 @@ dlc_status chunks_fetch(dlc_endpoint *e, fragment *p) {
     p->data = c->memory.base;
     p->state = request ? FETCHING : RECEIVED;
     e->fetches += UCS_PTR_IS_PTR(request);
+    if (!request)
+        receive_owe(e, p->header.from);
     return UCS_PTR_IS_ERR(request)
                ? endpoint_lost(e, p->header.from, UCS_PTR_STATUS(request))
                : DLC_OK;

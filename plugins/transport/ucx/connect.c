@@ -14,20 +14,35 @@
 #include "ucx.h"
 
 #define MS 1000000u
+/* How long to wait for the next hello. Where the network drops what is sent, nothing
+ * else says so: the kernel tries for minutes. */
+#define ANSWER_NS (20000 * (uint64_t)MS)
 /* Longest flush in close, and */
 #define FLUSH_NS (500 * MS)
 /* where sends remain that will never be received. */
 #define FLUSH_HASTILY_NS (20 * MS)
 
+/* Gives the peers more time for the next answer. */
+static void wait_longer(dlc_endpoint *e) {
+    e->answer_ns = 0;
+    e->checked_ns = host->now_ns();
+}
+
 static ucs_status_t on_hello(void *endpoint, const void *head, size_t head_bytes,
                              void *data, size_t bytes,
                              const ucp_am_recv_param_t *param) {
     dlc_endpoint *e = endpoint;
-    const unsigned char *round = head;
+    hello its = {.round = HELLO_ROUNDS};
 
     (void)data, (void)bytes, (void)param;
-    if (head_bytes == 1 && *round < HELLO_ROUNDS && ++e->hellos[*round] == e->ranks - 1)
-        e->all_hellos[*round] = 1;
+    if (head_bytes == sizeof its)
+        memcpy(&its, head, sizeof its);
+    if (its.round >= HELLO_ROUNDS || !is_rank(e, its.from))
+        return UCS_OK;
+    e->peers[its.from].hellos = its.round + 1;
+    wait_longer(e);
+    if (++e->hellos[its.round] == e->ranks - 1)
+        e->all_hellos[its.round] = 1;
     return UCS_OK;
 }
 
@@ -67,15 +82,18 @@ static void begin_flush(dlc_endpoint *e) {
     e->flushed = e->flushing == 0;
 }
 
+void connect_flush(dlc_endpoint *e, int32_t rank) {
+    ucp_request_param_t how = how_to_send(e, flushed, e);
+    e->flushing += UCS_PTR_IS_PTR(ucx.ep_flush_nbx(e->peers[rank].ep, &how));
+}
+
 /* Flushes endpoint by endpoint: a worker flush leaves out what waits for room in a
  * peer's queue, such as the completion of a fetch. Over TCP this needs peers that make
  * progress, so only close uses it. */
 static void begin_ep_flushes(dlc_endpoint *e) {
-    ucp_request_param_t how = how_to_send(e, flushed, e);
-    e->flushing = 0;
     for (int32_t r = 0; r < e->ranks; r++)
         if (r != e->rank)
-            e->flushing += UCS_PTR_IS_PTR(ucx.ep_flush_nbx(e->peers[r].ep, &how));
+            connect_flush(e, r);
     e->flushed = e->flushing == 0;
 }
 
@@ -87,14 +105,17 @@ static dlc_status connect_peer(dlc_endpoint *e, int32_t rank) {
 }
 
 static dlc_status send_hello(dlc_endpoint *e, int32_t rank, unsigned round) {
-    static const unsigned char words[HELLO_ROUNDS] = {0, 1};
-    ucs_status_t status = send_control(e, rank, HELLO_ID, &words[round], 1);
+    e->sent_hello[round] = (hello){round, e->rank};
+    ucs_status_t status = send_control(e, rank, HELLO_ID, &e->sent_hello[round],
+                                       sizeof(hello));
     return status == UCS_OK ? DLC_OK : endpoint_lost(e, rank, status);
 }
 
 static dlc_status send_hellos(dlc_endpoint *e, unsigned round) {
     dlc_status status = DLC_OK;
 
+    e->round = round;
+    wait_longer(e);
     for (int32_t i = 1; i < e->ranks && status == DLC_OK; i++)
         status = send_hello(e, (e->rank + i) % e->ranks,
                             round); /* each rank starts with another one */
@@ -102,8 +123,34 @@ static dlc_status send_hellos(dlc_endpoint *e, unsigned round) {
         status = wait_for(e, &e->all_hellos[round], 0);
     if (status != DLC_OK)
         return status;
+    wait_longer(e);
     begin_flush(e);
     return wait_for(e, &e->flushed, 0);
+}
+
+static dlc_status fail_late(const dlc_endpoint *e) {
+    char names[192];
+    int32_t r = 0;
+    while (r < e->ranks && (r == e->rank || e->peers[r].hellos > e->round))
+        r++;
+    if (r == e->ranks)
+        return host->fail(DLC_ERR_PEER, "UCX's first messages do not leave: does the "
+                                        "network between the machines work?");
+    names_of_ep(e->peers[r].ep, names, sizeof names);
+    return host->fail(
+        DLC_ERR_PEER,
+        "rank %d on %.64s does not answer over %s: does its adapter reach "
+        "this machine, and does a firewall let UCX through? Name the "
+        "adapters to use in [transport] net_devices",
+        r, host_of(e, r), names[0] ? names : "UCX");
+}
+
+/* Of a longer pause only a second counts: this process may have been stopped. */
+dlc_status connect_check(dlc_endpoint *e) {
+    uint64_t now = host->now_ns(), passed = now - e->checked_ns;
+    e->checked_ns = now;
+    e->answer_ns += passed < 1000 * (uint64_t)MS ? passed : 1000 * (uint64_t)MS;
+    return e->answer_ns > ANSWER_NS ? fail_late(e) : DLC_OK;
 }
 
 /* UCX_RNDV_THRESH, if set, takes precedence over our rendezvous protocol. */
@@ -124,10 +171,12 @@ dlc_status connect_all(dlc_endpoint *e) {
     unsigned char mine = 0;
     dlc_status status = DLC_OK;
 
+    e->connecting = 1;
     for (int32_t r = 0; r < e->ranks && status == DLC_OK; r++)
         status = connect_peer(e, r);
     for (unsigned round = 0; round < HELLO_ROUNDS && status == DLC_OK; round++)
         status = send_hellos(e, round);
+    e->connecting = 0;
     if (status != DLC_OK)
         return status;
 

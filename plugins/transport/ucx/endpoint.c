@@ -334,7 +334,7 @@ static dlc_status open_device(dlc_endpoint *e, const char *device) {
 }
 
 static dlc_status open_devices(dlc_endpoint *e) {
-    char device[64];
+    char device[DEVICES];
     rail_names rails;
     dlc_status status = adapter_choose(e->args, device, rails);
     if (status != DLC_OK)
@@ -343,7 +343,8 @@ static dlc_status open_devices(dlc_endpoint *e) {
         (void)snprintf(device, sizeof device, "%s", rails[0]);
     if (device[0])
         host->log(DLC_LOG_DEBUG, "UCX uses %s, %s", device,
-                  rails[1][0] ? "the first of equal adapters" : "the nearest adapter");
+                  rails[1][0] ? "the first of equal adapters"
+                              : "which may reach the other machines");
     status = open_device(e, device);
     return status == DLC_OK ? rails_open(e, rails) : status;
 }
@@ -401,8 +402,14 @@ dlc_status endpoint_no_rank(const dlc_endpoint *e, int32_t rank) {
     return host->fail(DLC_ERR_CONFIG, "there is no rank %d among %d", rank, e->ranks);
 }
 
-dlc_status endpoint_lost(dlc_endpoint *e, int32_t rank, ucs_status_t why) {
+const char *host_of(const dlc_endpoint *e, int32_t rank) {
     const dlc_rank_info *place = e->args->rank_info;
+    for (int32_t r = 0; r < rank; r++)
+        place = DLC_NEXT(place);
+    return place->host;
+}
+
+dlc_status endpoint_lost(dlc_endpoint *e, int32_t rank, ucs_status_t why) {
     uint64_t since = host->now_ns();
 
     while (host->now_ns() - since < REPORT_NS) {
@@ -411,12 +418,13 @@ dlc_status endpoint_lost(dlc_endpoint *e, int32_t rank, ucs_status_t why) {
             return status;
         usleep(5000);
     }
-    for (int32_t r = 0; r < rank; r++)
-        place = DLC_NEXT(place);
     return host->fail(DLC_ERR_PEER,
                       "UCX cannot reach rank %d on %.64s: %s: is the network between "
-                      "the two working?",
-                      rank, place->host, ucx.text_of(why));
+                      "the two working?%s",
+                      rank, host_of(e, rank), ucx.text_of(why),
+                      e->connected ? ""
+                                   : " If only some adapters lead there, name them in "
+                                     "[transport] net_devices");
 }
 
 /* Lists the transports to one peer on this node and to one on another node. */

@@ -232,7 +232,8 @@ dlc_status request_test(dlc_endpoint *e, dlc_request *r, int *done) {
             return status;
     }
     *done = r->done;
-    return r->done ? finish(e, r) : DLC_OK;
+    dlc_status status = r->done ? finish(e, r) : DLC_OK;
+    return status == DLC_OK && is_owing(e) ? receive_settle(e, 0) : status;
 }
 
 dlc_status request_wait(dlc_endpoint *e, dlc_request *r) {
@@ -241,5 +242,7 @@ dlc_status request_wait(dlc_endpoint *e, dlc_request *r) {
         return DLC_OK;
     if (!r->done)
         status = wait_for(e, &r->done, r->kind == RECEIVE && r->next);
-    return status == DLC_OK ? finish(e, r) : status;
+    if (status == DLC_OK)
+        status = finish(e, r);
+    return status == DLC_OK && is_owing(e) ? receive_settle(e, 1) : status;
 }

@@ -85,10 +85,31 @@ static void copy_to_receive(dlc_request *r, const header *head, const void *data
     count_bytes(r, bytes);
 }
 
+void receive_owe(dlc_endpoint *e, int32_t from) {
+    peer *p = &e->peers[from];
+    if (p->tcp_only) /* its flush waits for the peer */
+        return;
+    e->owing += !p->owes;
+    p->owes = 1;
+}
+
+dlc_status receive_settle(dlc_endpoint *e, int blocks) {
+    for (int32_t r = 0; r < e->ranks && e->owing > 0; r++) {
+        if (!e->peers[r].owes)
+            continue;
+        e->peers[r].owes = 0;
+        e->owing--;
+        connect_flush(e, r);
+    }
+    e->flushed = e->flushing == 0;
+    return blocks && !e->flushed ? wait_for(e, &e->flushed, 0) : DLC_OK;
+}
+
 static void fetch_done(void *request, ucs_status_t status, size_t bytes,
                        void *context) {
     dlc_request *r = context;
     r->endpoint->fetches--;
+    receive_owe(r->endpoint, r->peer);
     if (status == UCS_OK) {
         count_bytes(r, bytes);
     } else {
@@ -114,6 +135,7 @@ static void fetch(dlc_request *r, const header *head, void *offer, size_t bytes)
     } else if (request) {
         e->fetches++;
     } else {
+        receive_owe(e, r->peer);
         count_bytes(r, bytes);
     }
 }

@@ -110,6 +110,8 @@ typedef struct peer {
     int chunks;         /* in flight to it, over this rail */
     dlc_endpoint *rail; /* that had the last chunk; NULL: none */
     int tcp_only;       /* only TCP reaches it */
+    unsigned hellos;    /* rounds whose hello it has sent */
+    int owes;           /* it may not have been told that a fetch from it is done */
 } peer;
 
 /* chunks.c: a fragment being sent or fetched. */
@@ -125,6 +127,11 @@ typedef struct chunk {
 } chunk;
 
 enum { HELLO_ROUNDS = 2 }; /* rounds of hello messages while the group opens */
+typedef struct hello {
+    uint32_t round;
+    int32_t from;
+} hello;
+
 /* A chunk over TCP is as large as UCX delivers without reassembling it in memory of its
  * own. */
 enum { STREAM_CHUNK = 60 << 10 };
@@ -173,9 +180,13 @@ struct dlc_endpoint {
     dlc_status failed;       /* in a callback, which cannot return an error */
     ucs_status_t broken;     /* error of UCX in a callback, about broken_peer */
     int32_t broken_peer;
-    int32_t hellos[HELLO_ROUNDS]; /* hello messages received, by round */
-    int all_hellos[HELLO_ROUNDS]; /* all have arrived */
-    int flushing;                 /* endpoints not flushed yet */
+    int32_t hellos[HELLO_ROUNDS];   /* hello messages received, by round */
+    int all_hellos[HELLO_ROUNDS];   /* all have arrived */
+    unsigned round;                 /* that is going on */
+    hello sent_hello[HELLO_ROUNDS]; /* stay valid while they are sent */
+    int connecting;
+    uint64_t answer_ns, checked_ns; /* waited for the next hello, until then */
+    int flushing;                   /* endpoints not flushed yet */
     int flushed;
     int connected; /* with all peers */
     dlc_request *made, *free;
@@ -183,20 +194,26 @@ struct dlc_endpoint {
     fragment *fragments, *free_fragments;
     chunk *chunks, *free_chunks;
     size_t fetches; /* am_recv_data_nbx calls in flight */
+    int32_t owing;  /* peers with `owes` */
+    int refused;    /* times in a row that UCX has refused to sleep */
     size_t unsent;  /* sends that are not done */
     size_t queued;  /* of these, in the peers' `staged` queues */
     packed packed;  /* scratch: the packed message being sent */
 };
 
-/* adapter.c: the device to use alone; "": all; or the adapters to use at once, if there
- * are two at least. All ranks call it together. */
-dlc_status adapter_choose(const dlc_transport_args *args, char device[64],
+/* Room for names of network devices. */
+enum { DEVICES = 1024 };
+
+/* adapter.c: the devices to use, in the syntax of UCX_NET_DEVICES; "": all; or the
+ * adapters to use at once, if there are two at least. All ranks call it together. */
+dlc_status adapter_choose(const dlc_transport_args *args, char devices[DEVICES],
                           rail_names rails);
 
-/* rails_open.c: finds the adapters of a list ("tcp/eth0, tcp/eth1") that all ranks have
- * alike. All ranks call it together. */
-dlc_status rails_choose(const dlc_transport_args *args, const char *names,
-                        rail_names rails);
+/* rails_open.c: finds, in a list ("tcp/eth0, tcp/eth1"), the adapters that all ranks
+ * have alike, up to `most`, and the devices that may reach other machines, if some do
+ * not. All ranks call it together. */
+dlc_status rails_choose(const dlc_transport_args *args, const char *names, int most,
+                        char devices[DEVICES], rail_names rails);
 /* Opens endpoints over the adapters behind the first. */
 dlc_status rails_open(dlc_endpoint *endpoint, rail_names names);
 void rails_close(dlc_endpoint *endpoint);
@@ -219,6 +236,7 @@ dlc_status endpoint_describe(dlc_endpoint *endpoint, char *text, size_t text_byt
 static inline int is_rank(const dlc_endpoint *endpoint, int32_t rank) {
     return (uint32_t)rank < (uint32_t)endpoint->ranks; /* negative ranks wrap around */
 }
+const char *host_of(const dlc_endpoint *endpoint, int32_t rank);
 /* Fails with "there is no rank N". */
 dlc_status endpoint_no_rank(const dlc_endpoint *endpoint, int32_t rank);
 /* Reports a UCX error about a peer: waits a moment for the job to report the peer as
@@ -228,6 +246,11 @@ dlc_status endpoint_lost(dlc_endpoint *endpoint, int32_t rank, ucs_status_t why)
 /* connect.c: connections to all peers, and how they are closed. */
 dlc_status connect_all(dlc_endpoint *endpoint);
 dlc_status connect_handlers(dlc_endpoint *endpoint);
+/* Begins to flush what was sent to a peer: `flushing` is how many of these flushes are
+ * not over. */
+void connect_flush(dlc_endpoint *endpoint, int32_t peer);
+/* While connecting: fails with the peer that has not answered for too long. */
+dlc_status connect_check(dlc_endpoint *endpoint);
 void connect_close(dlc_endpoint *endpoint);
 
 /* names.c: lists transports ("posix/memory, cma/memory") as UCX prints them.
@@ -246,6 +269,8 @@ static inline int progress(dlc_endpoint *endpoint) {
     return endpoint->queued > 0 ? chunks_progress(endpoint) | moved : moved;
 }
 dlc_status check_error(dlc_endpoint *endpoint);
+/* UCX refuses to sleep, although progress() has moved nothing. */
+void wait_refused(dlc_endpoint *endpoint);
 /* Blocks until *done. `several`: more requests are awaited after it, so there is no
  * hurry. */
 dlc_status wait_for(dlc_endpoint *endpoint, const int *done, int several);
@@ -323,6 +348,16 @@ ucs_status_t receive_handler(void *endpoint, const void *head, size_t head_bytes
                              const ucp_am_recv_param_t *param);
 /* Matches a posted receive to an unexpected message, or queues it. */
 dlc_status receive_post(dlc_endpoint *endpoint, dlc_request *receive);
+/* UCX tells the sender of fetched bytes that they have been fetched. Where that waits
+ * for room in the sender's queue, nothing would send it once the caller goes on to wait
+ * for that rank elsewhere. receive_owe notes that it may wait; receive_settle lets it
+ * leave, and `blocks` until it has left: the sender makes progress, since it waits for
+ * it. */
+void receive_owe(dlc_endpoint *endpoint, int32_t peer);
+dlc_status receive_settle(dlc_endpoint *endpoint, int blocks);
+static inline int is_owing(const dlc_endpoint *endpoint) {
+    return endpoint->owing > 0 || endpoint->flushing > 0;
+}
 /* A FETCHING fragment has been RECEIVED. */
 void receive_fetched(fragment *fragment);
 /* receive_release is called before UCX closes and releases rendezvous fragments;

@@ -28,6 +28,9 @@ enum { POLLS = 32 };
 enum { BACKOFF = 4, BATCH = 24 };
 /* Longest useful polling time, in multiples of spin_ns. */
 enum { MOST_SPIN = 32 };
+/* Pause where UCX refuses to sleep although nothing moves: it has sends that wait for
+ * room in a peer's queue, and the peer may need this core to make room. */
+#define REFUSED_NS 20000L
 /* How often to determine whether a core is idle. */
 #define RECHECK_NS UINT64_C(5000000)
 
@@ -37,17 +40,31 @@ dlc_status check_error(dlc_endpoint *e) {
     return e->failed;
 }
 
+/* Fails with the job's error, or if connecting takes too long. */
+static dlc_status check_job(dlc_endpoint *e) {
+    dlc_status status = e->args->check(e->args->job);
+    return status == DLC_OK && e->connecting ? connect_check(e) : status;
+}
+
+void wait_refused(dlc_endpoint *e) {
+    const struct timespec pause = {.tv_nsec = REFUSED_NS};
+    if (e->refused++ > 0)
+        (void)nanosleep(&pause, NULL);
+}
+
 static dlc_status nap(dlc_endpoint *e, int *slept) {
     ucs_status_t armed = rails_arm(e);
-    if (armed == UCS_ERR_BUSY)
+    if (armed == UCS_ERR_BUSY) {
+        wait_refused(e);
         return DLC_OK;
+    }
     if (armed != UCS_OK)
         return host->fail(DLC_ERR_INTERNAL, "UCX cannot wait: %s", ucx.text_of(armed));
     struct pollfd file = {.fd = e->event_fd, .events = POLLIN};
     *slept = 1;
     if (poll(&file, 1, NAP_MS) < 0 && errno != EINTR)
         return host->fail(DLC_ERR_INTERNAL, "UCX cannot wait: poll fails");
-    return e->args->check(e->args->job);
+    return check_job(e);
 }
 
 /* ---- How long to poll -------------------------------------------------------- */
@@ -137,10 +154,11 @@ static __attribute__((noinline)) dlc_status wait_slow(dlc_endpoint *e, const int
             break;
         dlc_status status = check_error(e);
         if (status == DLC_OK && round % ROUNDS == 0)
-            status = e->args->check(e->args->job);
+            status = check_job(e);
         if (status != DLC_OK)
             return status;
         if (moved) {
+            e->refused = 0;
             if (slept || now - since > e->spin_ns)
                 adapt(e, w, since, slept);
             since = now = 0;

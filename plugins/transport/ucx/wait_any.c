@@ -49,8 +49,10 @@ static int32_t find(const dlc_endpoint *e, dlc_request *const *requests,
 
 static dlc_status nap(dlc_endpoint *e, double seconds) {
     ucs_status_t armed = rails_arm(e);
-    if (armed == UCS_ERR_BUSY)
+    if (armed == UCS_ERR_BUSY) {
+        wait_refused(e);
         return DLC_OK;
+    }
     if (armed != UCS_OK)
         return host->fail(DLC_ERR_INTERNAL, "UCX cannot wait: %s", ucx.text_of(armed));
     long most = seconds * 1e9 < (double)NAP_NS ? (long)(seconds * 1e9) : NAP_NS;
@@ -79,12 +81,14 @@ dlc_status wait_any(dlc_endpoint *e, dlc_request *const *requests, int32_t count
             int done;
             e->turn = found + 1;
             *which = found;
-            return request_test(e, requests[found], &done);
+            status = request_test(e, requests[found], &done);
+            return status == DLC_OK ? receive_settle(e, 1) : status;
         }
         if (is_woken(e) || !(left > 0)) {
             *which = -1;
             return DLC_OK;
         }
+        e->refused = moved ? 0 : e->refused;
         status = moved ? DLC_OK : nap(e, left);
         if (status != DLC_OK)
             return status;

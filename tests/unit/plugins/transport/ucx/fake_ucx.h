@@ -17,6 +17,8 @@ dlc_endpoint *network_endpoint(int32_t rank);
 void network_slow_down(void);
 void network_complete(int i);
 
+/* How often an endpoint has flushed what it had sent, which takes no time. */
+int network_flushes(void);
 /* How many packets were sent, and what happens when packet i arrives. */
 int network_packets(void);
 void network_deliver(int i);

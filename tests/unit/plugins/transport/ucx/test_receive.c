@@ -209,6 +209,24 @@ START_TEST(corrupt_packets_are_refused) {
 }
 END_TEST
 
+/* Bytes that UCX has fetched: before the receive returns, their sender is told so. */
+START_TEST(fetches_are_reported) {
+    const size_t bytes[] = {64, LARGEST};
+    network_open(0);
+    for (int i = 0; i < 2; i++) {
+        dlc_request *send, *receive;
+        ck_assert_int_eq(
+            message_recv(network_endpoint(1), 0, 7, to[i], bytes[i], &receive), DLC_OK);
+        ck_assert_int_eq(
+            message_send(network_endpoint(0), 1, 7, from[i], bytes[i], &send), DLC_OK);
+        network_deliver(i);
+        ck_assert_int_eq(request_wait(network_endpoint(1), receive), DLC_OK);
+        ck_assert_int_eq(network_flushes(), i);
+    }
+    network_close();
+}
+END_TEST
+
 START_TEST(nothing_arrives_while_closing) {
     unsigned char data[64] = {0};
     const header head = {.from = 2};
@@ -229,6 +247,7 @@ int main(void) {
     tcase_add_test(tcase, sent_when_all_chunks_have_left);
     tcase_add_loop_test(tcase, corrupt_packets_are_refused, 0,
                         sizeof bad / sizeof *bad);
+    tcase_add_test(tcase, fetches_are_reported);
     tcase_add_test(tcase, nothing_arrives_while_closing);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
