@@ -306,6 +306,16 @@ static dlc_status loss_backward(dlc_layer *layer, const dlc_layer_run *run) {
     return submit_pass(layer, run_loss_backward, run, 1);
 }
 
+/* A sample counts if it has a label; the core asks before the pass. */
+static dlc_status loss_count(dlc_layer *layer, const void *targets, int64_t samples,
+                             double *counted) {
+    const int32_t *label = targets;
+    (void)layer;
+    for (int64_t i = 0; i < samples; i++)
+        counted[i] = label[i] == DLC_LABEL_NONE ? 0 : 1;
+    return DLC_OK;
+}
+
 /* ---- The family ------------------------------------------------------------- */
 
 /* The layers share the queue, and as all tensors are plain there is nothing to
@@ -378,4 +388,5 @@ const dlc_layer_ops softmax_loss_ops = {
     .prepare = labels_prepare,
     .forward = loss_forward,
     .backward = loss_backward,
+    .count = loss_count,
 };

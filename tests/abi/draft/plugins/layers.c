@@ -235,6 +235,16 @@ static dlc_status loss_backward(dlc_layer *layer, const dlc_layer_run *run) {
     return DLC_OK;
 }
 
+/* A sample counts if it has a label; the core asks before the pass. */
+static dlc_status loss_count(dlc_layer *layer, const void *targets, int64_t samples,
+                             double *counted) {
+    const int32_t *label = targets;
+    (void)layer;
+    for (int64_t i = 0; i < samples; i++)
+        counted[i] = label[i] == DLC_LABEL_NONE ? 0 : 1;
+    return DLC_OK;
+}
+
 static dlc_status accuracy_infer(dlc_layer *layer, dlc_layer_shapes *shapes) {
     dlc_status rc = labels_infer(layer, shapes);
     shapes->no_gradient = 3;
@@ -332,6 +342,7 @@ const dlc_layer_ops softmax_loss_ops = {
     .prepare = labels_prepare,
     .forward = loss_forward,
     .backward = loss_backward,
+    .count = loss_count,
 };
 
 const dlc_layer_ops accuracy_ops = {
