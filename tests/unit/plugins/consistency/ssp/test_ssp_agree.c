@@ -1,6 +1,6 @@
-/* Control words of ssp: a word that one rank sets becomes positive on all ranks
+/* Control words of ssp: a vote that one rank sets becomes positive on all ranks
  * in the same iteration, although they are in different iterations, and the job still
- * ends. */
+ * ends. Words behind the votes are sums. */
 #include <check.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "fixture.h"
 
-enum { ITERATIONS = 400, WORD_STOP = 1, WORD_SAVE = 2, WORD_OTHER = 15 };
+enum { ITERATIONS = 400, WORD_STOP = 1, WORD_SAVE = 2, WORD_OTHER = 3, WORD_SUM = 15 };
 
 static test_fixture job;
 static rules_choice momentum = {.learning_rate = 0.01f, .gamma = 1, .own = {0.9f}};
@@ -29,6 +29,8 @@ static const struct {
     {4, {"staleness=2", "groups=2"}},
 };
 
+static int workers; /* of the job */
+
 static void open_job(int i) {
     fixture_cut cut;
     momentum.rule = rules_momentum;
@@ -36,6 +38,8 @@ static void open_job(int i) {
     fixture_open(&job, shapes[i].ranks, shapes[i].ranks, &cut, &momentum,
                  shapes[i].set);
     memset(positive, 0, sizeof positive);
+    workers = shapes[i].ranks -
+              (shapes[i].set[1] && strstr(shapes[i].set[1], "servers"));
     job.fake.delay = 300e-6;
     for (int32_t r = 0; r < job.ranks; r++)
         job.rank[r].deferred = r % 2;
@@ -44,9 +48,11 @@ static void open_job(int i) {
 static void iterate(fixture_rank *rank, int64_t i, float *control) {
     if (fake_random(&rank->random) < 0.02) /* so that ranks drift apart */
         (void)usleep((useconds_t)(3000 * fake_random(&rank->random)));
+    control[WORD_SUM] = 1;
     if (fixture_iterate(rank, i, control) != DLC_OK)
         ck_abort_msg("%s", dlc_detail());
-    for (int w = 1; w < FIXTURE_CONTROL_WORDS; w++) {
+    ck_assert_float_eq_tol(control[WORD_SUM], (float)workers, 1e-4f);
+    for (int w = 1; w <= DLC_CONTROL_VOTES; w++) {
         if (control[w] != 0 && control[w] != 1)
             ck_abort_msg("word %d became %g", w, (double)control[w]);
         positive[rank->me][i][w] = control[w] > 0;
@@ -56,7 +62,7 @@ static void iterate(fixture_rank *rank, int64_t i, float *control) {
 static void expect_equal(void) {
     for (int32_t r = 1; r < job.ranks; r++)
         for (int i = 0; i < ITERATIONS; i++)
-            for (int w = 1; w < FIXTURE_CONTROL_WORDS; w++)
+            for (int w = 1; w <= DLC_CONTROL_VOTES; w++)
                 if (positive[r][i][w] != positive[0][i][w])
                     ck_abort_msg("word %d of iteration %d is %d on rank %d, not on 0",
                                  w, i, positive[r][i][w], r);
@@ -92,7 +98,7 @@ static void votes_now_and_then(fixture_rank *rank) {
         if (fake_random(&rank->random) < 0.02)
             vote(rank, i, WORD_OTHER, control);
         iterate(rank, i, control);
-        for (int w = 1; w < FIXTURE_CONTROL_WORDS; w++)
+        for (int w = 1; w <= DLC_CONTROL_VOTES; w++)
             if (control[w] > 0)
                 voted[rank->me][w] = -1;
     }
@@ -117,7 +123,7 @@ START_TEST(all_ranks_see_words_alike) {
     ck_assert_int_le(decided, atomic_load(&votes));
     ck_assert_int_eq(count(WORD_STOP), 0);
     for (int32_t r = 0; r < job.ranks; r++)
-        for (int w = 1; w < FIXTURE_CONTROL_WORDS; w++)
+        for (int w = 1; w <= DLC_CONTROL_VOTES; w++)
             expect_vote_counted(r, w);
     fixture_close(&job);
 }
