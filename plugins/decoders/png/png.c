@@ -15,8 +15,8 @@
 #define SIGNATURE_BYTES 8
 #define HEADER_BYTES 33 /* with the signature and the check sum */
 #define SIDE_MOST INT32_MAX
-/* Colour profiles and texts are of no use here. */
-#define CHUNK_BYTES_MOST (1 << 20)
+/* No deflate stream expands by more than this factor (RFC 1951). */
+#define DEFLATE_MOST 1032
 
 static const dlc_host *host;
 
@@ -104,7 +104,8 @@ static dlc_status png_inspect(const unsigned char *bytes, size_t count,
 static int read_header(reader *r) {
     png_set_read_fn(r->png, r, read_bytes);
     png_set_user_limits(r->png, SIDE_MOST, SIDE_MOST);
-    png_set_chunk_malloc_max(r->png, CHUNK_BYTES_MOST);
+    /* All that is not about pixels is skipped; libpng would believe its size. */
+    png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(r->png, r->info);
     png_set_expand(r->png);
     png_set_scale_16(r->png);
@@ -125,6 +126,12 @@ static dlc_status decode_rows(reader *r, const dlc_decode_args *args,
                            pixels);
     if (!target_is_within(&t, width, height) || (have != 1 && have != 3))
         return host->fail(DLC_ERR_INTERNAL, "a region beyond the picture");
+    /* Of an interlaced file all rows are kept, each with at least a bit a pixel. */
+    if (passes > 1 && (uint64_t)width * (uint64_t)height / 8 / DEFLATE_MOST > r->count)
+        return host->fail(DLC_ERR_DATA,
+                          "damaged PNG file: its header says %d x %d pixels, more than "
+                          "its %zu bytes can hold",
+                          (int)width, (int)height, r->count);
     r->pixels = host->alloc(passes > 1 ? row_bytes * (size_t)height : row_bytes);
     if (!r->pixels)
         return DLC_ERR_NOMEM;

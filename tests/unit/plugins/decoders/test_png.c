@@ -1,5 +1,6 @@
 /* Tests the decoder of PNG files against files written by libpng. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 
 #include "base/status.h"
 #include "decoding.h"
+#include "support/sanitized.h"
 #include "support/scratch.h"
 
 enum { WIDTH = 61, HEIGHT = 47, COLOURS = 16 };
@@ -221,6 +223,64 @@ START_TEST(a_header_of_gigabytes) {
 }
 END_TEST
 
+/* The most memory that this process has asked for so far, in MB. */
+static long peak_mb(void) {
+    char line[256];
+    long kilobytes = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    ck_assert_ptr_nonnull(status);
+    while (fgets(line, sizeof line, status))
+        if (strncmp(line, "VmPeak:", 7) == 0)
+            kilobytes = strtol(line + 7, NULL, 10);
+    fclose(status);
+    return kilobytes / 1024;
+}
+
+static void fails_in_little_memory(const file *from, const char *detail) {
+    dlc_decode_args args = {.size = sizeof args,
+                            .channels = 3,
+                            .bytes = from->bytes,
+                            .count = from->count,
+                            .shrink = 1,
+                            .width = 1,
+                            .height = 1};
+    unsigned char pixel[3];
+    const dlc_decoder_ops *ops = decoder_open("png");
+    long before = peak_mb();
+    ck_assert_int_eq(ops->decode(&args, pixel), DLC_ERR_DATA);
+    ck_contains(dlc_detail(), detail);
+    ck_assert_int_lt(peak_mb() - before, 64);
+}
+
+/* A chunk of EXIF data that claims 637 MB, in a file of 72 bytes. */
+START_TEST(a_chunk_that_claims_its_size) {
+    file from = write_png(&ways[0]);
+    from.bytes = realloc(from.bytes, from.count + 64);
+    memcpy(from.bytes + 33,
+           "\x26\0\0\x30"
+           "eXIfII*",
+           11);
+    from.count = 72;
+    fails_in_little_memory(&from, "damaged PNG file: ");
+    free(from.bytes);
+}
+END_TEST
+
+/* All rows of an interlaced picture would be kept. */
+START_TEST(a_picture_that_claims_its_size) {
+    file from = write_png(&ways[1]);
+    static const unsigned char side[] = {0, 0, 0xea, 0x60};
+    memcpy(from.bytes + 16, side, 4);
+    memcpy(from.bytes + 20, side, 4);
+    uLong sum = crc32(0, from.bytes + 12, 17);
+    for (int i = 0; i < 4; i++)
+        from.bytes[29 + i] = (unsigned char)(sum >> (24 - 8 * i));
+    fails_in_little_memory(&from,
+                           "its header says 60000 x 60000 pixels, more than its");
+    free(from.bytes);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("decoder.png");
     TCase *tcase = tcase_create("png");
@@ -230,6 +290,9 @@ int main(void) {
     tcase_add_test(tcase, encodes);
     tcase_add_loop_test(tcase, damage, 0, 2);
     tcase_add_test(tcase, a_header_of_gigabytes);
+    if (!SANITIZED)
+        tcase_add_test(tcase, a_chunk_that_claims_its_size);
+    tcase_add_test(tcase, a_picture_that_claims_its_size);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
