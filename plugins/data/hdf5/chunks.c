@@ -77,6 +77,16 @@ static dlc_status undo_filters(const layout *of, uint32_t mask, packed *chunk) {
     return status == DLC_OK && chunk->count != bytes ? DLC_ERR_DATA : status;
 }
 
+/* What a chunk is that was never written. */
+static void fill(const layout *of, packed *chunk) {
+    static const unsigned char zeros[sizeof of->fill] = {0};
+    size_t bytes = (size_t)of->of.bytes;
+    if (memcmp(of->fill, zeros, sizeof zeros) == 0)
+        return; /* as new memory is */
+    for (size_t at = 0; at + bytes <= chunk->count; at += bytes)
+        memcpy(chunk->bytes + at, of->fill, bytes);
+}
+
 /* Reads a chunk into new memory, which is the caller's. */
 static dlc_status read_chunk(const data_file *in, const char *name, const layout *of,
                              int64_t number, packed *made) {
@@ -89,6 +99,8 @@ static dlc_status read_chunk(const data_file *in, const char *name, const layout
     dlc_status status = DLC_OK;
     if (is_written)
         status = file_read(in, at->address, chunk.bytes, chunk.count);
+    else
+        fill(of, &chunk);
     if (is_written && status == DLC_OK) {
         status = undo_filters(of, at->mask, &chunk);
         if (status == DLC_ERR_DATA)

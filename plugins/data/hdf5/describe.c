@@ -2,6 +2,7 @@
  * does, so that neither its locks nor its crashes matter there. */
 #include "describe.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,11 +108,8 @@ static int describe_filters(dataset *from) {
 
 static int describe_chunks(dataset *from) {
     layout *at = &from->to->at;
-    hsize_t dims[H5S_MAX_RANK], block = 0;
-    hid_t file = H5Fget_create_plist(from->file);
+    hsize_t dims[H5S_MAX_RANK];
     at->kind = IN_CHUNKS;
-    if (H5Pget_userblock(file, &block) < 0 || block)
-        return refuse(from->to, "the file has a user block");
     if (H5Pget_chunk(from->properties, H5S_MAX_RANK, dims) != at->of.rank)
         return refuse(from->to, "its chunks have another number of dimensions");
     at->chunks = 1;
@@ -127,12 +125,14 @@ static int describe_chunks(dataset *from) {
 }
 
 /* Chunks that were never written are zeros, unless another value is set. */
-static int has_zeros(const dataset *from) {
+static int describe_fill(dataset *from) {
+    layout *at = &from->to->at;
     H5D_fill_value_t filling = H5D_FILL_VALUE_DEFAULT;
-    return H5Pfill_value_defined(from->properties, &filling) >= 0 &&
-                   filling != H5D_FILL_VALUE_USER_DEFINED
-               ? 1
-               : refuse(from->to, "it has a fill value, which is not supported");
+    int is_damaged = H5Pfill_value_defined(from->properties, &filling) < 0;
+    if (filling == H5D_FILL_VALUE_USER_DEFINED)
+        is_damaged |= at->of.bytes > (int32_t)sizeof at->fill ||
+                      H5Pget_fill_value(from->properties, from->type, at->fill) < 0;
+    return is_damaged ? refuse(from->to, "its fill value is damaged") : 1;
 }
 
 static int describe_place(dataset *from) {
@@ -142,7 +142,7 @@ static int describe_place(dataset *from) {
         at->kind = IN_HEADER;
         return 1;
     case H5D_CHUNKED:
-        return describe_chunks(from) && describe_filters(from) && has_zeros(from);
+        return describe_chunks(from) && describe_filters(from) && describe_fill(from);
     case H5D_CONTIGUOUS: {
         haddr_t address = H5Dget_offset(from->id);
         if (H5Pget_external_count(from->properties) != 0)
@@ -167,25 +167,78 @@ static int is_in_file(const dataset *from) {
 
 /* ---- Chunks and numbers -------------------------------------------------------- */
 
-static void send_chunks(const dataset *from, int fd) {
+/* A chunk as libhdf5 describes it. */
+typedef struct chunk {
+    hsize_t first[ARRAY_RANK_MOST], bytes;
+    haddr_t address;
+    unsigned mask;
+} chunk;
+
+static chunk chunk_at(const dataset *from, int64_t i) {
     const layout *at = &from->to->at;
-    for (int64_t i = 0; i < at->chunks; i++) {
-        hsize_t first[ARRAY_RANK_MOST], bytes = 0;
-        haddr_t address = HADDR_UNDEF;
-        unsigned mask = 0;
-        int64_t rest = i;
-        for (int32_t d = at->of.rank; d-- > 0;) {
-            int64_t count = (at->of.dims[d] - 1) / at->chunk[d] + 1;
-            hsize_t number = (hsize_t)(rest % count);
-            first[d] = number * (hsize_t)at->chunk[d];
-            rest /= count;
-        }
-        if (H5Dget_chunk_info_by_coord(from->id, first, &mask, &address, &bytes) < 0)
+    chunk made = {.address = HADDR_UNDEF};
+    for (int32_t d = at->of.rank; d-- > 0;) {
+        int64_t count = (at->of.dims[d] - 1) / at->chunk[d] + 1;
+        hsize_t number = (hsize_t)(i % count);
+        made.first[d] = number * (hsize_t)at->chunk[d];
+        i /= count;
+    }
+    if (H5Dget_chunk_info_by_coord(from->id, made.first, &made.mask, &made.address,
+                                   &made.bytes) < 0)
+        _exit(1);
+    return made;
+}
+
+static int has_bytes(int file, const unsigned char *bytes, size_t count,
+                     haddr_t address) {
+    unsigned char piece[4096];
+    for (size_t at = 0, more; at < count; at += more) {
+        more = count - at < sizeof piece ? count - at : sizeof piece;
+        if (pread(file, piece, more, (off_t)(address + at)) != (ssize_t)more ||
+            memcmp(piece, bytes + at, more) != 0)
+            return 0;
+    }
+    return 1;
+}
+
+/* The byte that the addresses of chunks count from: the first of the file, or, by some
+ * versions of libhdf5, that behind a user block. Which of the two is seen by the bytes
+ * of the first chunk that are not the same in both places. */
+static hsize_t find_base(const dataset *from, const char *path) {
+    hsize_t block = 0;
+    hid_t properties = H5Fget_create_plist(from->file);
+    if (H5Pget_userblock(properties, &block) < 0)
+        _exit(1);
+    int file = block ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    for (int64_t i = 0; block && i < from->to->at.chunks; i++) {
+        chunk one = chunk_at(from, i);
+        if (one.address == HADDR_UNDEF || one.bytes > UINT32_MAX)
+            continue;
+        unsigned char *bytes = malloc((size_t)one.bytes + 1);
+        uint32_t mask = 0;
+        if (!bytes || H5Dread_chunk(from->id, H5P_DEFAULT, one.first, &mask, bytes) < 0)
             _exit(1);
-        chunk_place place = {.address = -1, .bytes = (uint32_t)bytes, .mask = mask};
-        if (address != HADDR_UNDEF) /* INT64_MAX is beyond any file */
-            place.address = bytes && bytes <= UINT32_MAX && address < INT64_MAX
-                                ? (int64_t)address
+        int is_there = has_bytes(file, bytes, (size_t)one.bytes, one.address);
+        int is_behind = has_bytes(file, bytes, (size_t)one.bytes, one.address + block);
+        free(bytes);
+        if (!is_there && !is_behind)
+            _exit(1);
+        if (is_there != is_behind)
+            return is_behind ? block : 0;
+    }
+    return 0;
+}
+
+static void send_chunks(const dataset *from, const char *path, int fd) {
+    hsize_t base = find_base(from, path);
+    for (int64_t i = 0; i < from->to->at.chunks; i++) {
+        chunk one = chunk_at(from, i);
+        chunk_place place = {
+            .address = -1, .bytes = (uint32_t)one.bytes, .mask = one.mask};
+        if (one.address != HADDR_UNDEF) /* INT64_MAX is beyond any file */
+            place.address = one.bytes && one.bytes <= UINT32_MAX &&
+                                    one.address < INT64_MAX - base
+                                ? (int64_t)(one.address + base)
                                 : INT64_MAX;
         send(fd, &place, sizeof place);
     }
@@ -235,7 +288,7 @@ _Noreturn void describe_dataset(const char *path, const char *name, int fd) {
                        describe_place(&from);
     send(fd, &to, sizeof to);
     if (is_described && to.at.kind == IN_CHUNKS)
-        send_chunks(&from, fd);
+        send_chunks(&from, path, fd);
     else if (is_described && to.at.kind == IN_HEADER)
         send_numbers(&from, fd);
     _exit(0);

@@ -36,6 +36,17 @@ static int is_like(const array *one, const array *other) {
                   (size_t)(one->rank - 1) * sizeof *one->dims) == 0;
 }
 
+static dlc_status refuse_other(const part_file *at, const part_file *first,
+                               int32_t field, const char *name) {
+    char one[128], other[128];
+    array_describe(&at->at[field].of, one, sizeof one);
+    array_describe(&first->at[field].of, other, sizeof other);
+    return host->fail(DLC_ERR_DATA,
+                      "%s: %s has another type or shape (%s) than in %s (%s); all "
+                      "files need the same one",
+                      at->path, name, one, first->path, other);
+}
+
 /* Finds the dataset of a field in one file. */
 static dlc_status find_in_part(dlc_source *source, int32_t p, int32_t field,
                                const char *name, int *found) {
@@ -51,8 +62,7 @@ static dlc_status find_in_part(dlc_source *source, int32_t p, int32_t field,
                           "%s: %s has %lld rows, but another dataset has %lld",
                           at->path, name, (long long)rows, (long long)at->count);
     if (!is_like(&at->at[field].of, &first->at[field].of))
-        return host->fail(DLC_ERR_DATA, "%s: %s has another type or shape than in %s",
-                          at->path, name, first->path);
+        return refuse_other(at, first, field, name);
     at->count = rows;
     return DLC_OK;
 }

@@ -12,7 +12,7 @@ enum { FILTER_DEFLATE = 1, FILTER_SHUFFLE = 2, FILTER_FLETCHER = 3 };
 
 /* Where a chunk is. */
 typedef struct chunk_place {
-    int64_t address; /* -1: it was never written, and is zeros */
+    int64_t address; /* -1: it was never written */
     uint32_t bytes;  /* in the file */
     uint32_t mask;   /* bit f: filter f was left out */
 } chunk_place;
@@ -29,7 +29,8 @@ typedef struct layout {
     int64_t chunk[ARRAY_RANK_MOST];
     int32_t filters, filter[FILTERS_MOST];
     int64_t chunks;
-    chunk_place *place; /* owned */
+    chunk_place *place;    /* owned */
+    unsigned char fill[8]; /* a number of chunks that were never written */
 
     unsigned char *numbers; /* IN_HEADER: owned */
 } layout;

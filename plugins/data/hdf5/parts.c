@@ -56,7 +56,7 @@ static dlc_status add(parts *to, const char *folder, size_t folder_length,
 
 static dlc_status open_matches(const char *pattern, parts *made) {
     glob_t matches;
-    int code = glob(pattern, GLOB_NOCHECK, NULL, &matches);
+    int code = glob(pattern, GLOB_NOCHECK | GLOB_ERR, NULL, &matches);
     dlc_status status = DLC_OK;
     if (code)
         return host->fail(code == GLOB_NOSPACE ? DLC_ERR_NOMEM : DLC_ERR_DATA,

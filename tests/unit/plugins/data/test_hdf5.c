@@ -25,17 +25,19 @@ static void setup(void) {
 
 static hid_t file;
 
-static void begin_as(const char *name, int is_new) {
-    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+static void begin_as(const char *name, int is_new, hsize_t user_block) {
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS), create = H5Pcreate(H5P_FILE_CREATE);
     if (is_new)
         H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
-    file = H5Fcreate(scratch_path(name), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    H5Pset_userblock(create, user_block);
+    file = H5Fcreate(scratch_path(name), H5F_ACC_TRUNC, create, access);
     ck_assert_int_ge(file, 0);
+    H5Pclose(create);
     H5Pclose(access);
 }
 
 static void begin(const char *name) {
-    begin_as(name, 0);
+    begin_as(name, 0, 0);
 }
 
 static void finish(void) {
@@ -131,7 +133,7 @@ START_TEST(in_chunks) {
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int how = 0; how < 16; how++) {
             hid_t properties = chunked(4, shapes[s]);
-            begin_as("a.h5", how & 8);
+            begin_as("a.h5", how & 8, 0);
             if (how & 4)
                 H5Pset_fletcher32(properties);
             if (how & 1)
@@ -201,6 +203,68 @@ START_TEST(other_kinds) {
 }
 END_TEST
 
+/* A value for chunks that were never written, whether or not there are any. */
+START_TEST(fill_values) {
+    static const hsize_t chunk[] = {4, 3, 5, 7}, rows[] = {3, 3, 5, 7};
+    float filled[PIXELS];
+    fill();
+    for (int i = 0; i < PIXELS; i++)
+        filled[i] = -2.5F;
+    begin("a.h5");
+    for (int k = 0; k < 2; k++) {
+        hid_t properties = chunked(4, chunk), memory, space;
+        hid_t type = k ? H5T_IEEE_F64BE : H5T_IEEE_F32LE;
+        H5Pset_fill_value(properties, H5T_NATIVE_FLOAT, &filled[0]);
+        put_as(k ? "some" : "all", type, H5T_NATIVE_FLOAT, 4, image_dims,
+               k ? NULL : numbers, properties);
+        if (!k)
+            continue;
+        hid_t set = H5Dopen2(file, "some", H5P_DEFAULT); /* the first chunk alone */
+        space = H5Dget_space(set);
+        H5Sselect_hyperslab(space, H5S_SELECT_SET, (hsize_t[]){0, 0, 0, 0}, NULL, rows,
+                            NULL);
+        memory = H5Screate_simple(4, rows, NULL);
+        ck_assert_int_ge(
+            H5Dwrite(set, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, numbers), 0);
+        H5Sclose(memory);
+        H5Sclose(space);
+        H5Dclose(set);
+    }
+    finish();
+    opened o = open_with(files, "image=all", "vector=some");
+    for (int i = 0; i < SAMPLES; i++) {
+        source_holds(&o, i, "image", numbers[i], sizeof numbers[i]);
+        source_holds(&o, i, "vector", i < 3 ? numbers[i] : filled, sizeof filled);
+    }
+    source_close(&o);
+}
+END_TEST
+
+/* A block of another program before the data, as MATLAB's files have. */
+START_TEST(user_blocks) {
+    static const hsize_t chunk[] = {2, 3, 5, 7};
+    fill();
+    memset(images, 7, PIXELS * 4L); /* chunks that look alike */
+    for (hsize_t block = 512; block <= 2048; block *= 4) {
+        begin_as("a.h5", 0, block);
+        put_as("data", H5T_NATIVE_UINT8, H5T_NATIVE_UINT8, 4, image_dims, images,
+               chunked(4, chunk));
+        put("label", H5T_NATIVE_FLOAT, 2, label_dims, labels);
+        hid_t properties = chunked(4, chunk);
+        H5Pset_deflate(properties, 6);
+        put_as("packed", H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, 4, image_dims, numbers,
+               properties);
+        finish();
+        opened o = open_with(files, "vector=packed", NULL);
+        for (int i = 0; i < SAMPLES; i++) {
+            holds(&o, i, i);
+            source_holds(&o, i, "vector", numbers[i], sizeof numbers[i]);
+        }
+        source_close(&o);
+    }
+}
+END_TEST
+
 /* Several files, by a pattern and by a list. */
 START_TEST(parts) {
     char name[4200];
@@ -226,7 +290,8 @@ START_TEST(parts) {
     source_close(&o);
     (void)snprintf(files, sizeof files, "files=%s", scratch_path("p*.h5"));
     source_refused("hdf5", (const char *[]){files, NULL}, DLC_ERR_DATA,
-                   "p3.h5: label has another type or shape than in");
+                   "p3.h5: label has another type or shape (float32, 2) than in");
+    ck_contains(dlc_detail(), "/p1.h5 (float32, 11 x 1)");
 }
 END_TEST
 
@@ -366,7 +431,7 @@ START_TEST(mutations_of_chunks) {
     float table[6][3] = {{1, 2, 3}, {4, 5, 6}};
     H5Pset_shuffle(properties);
     H5Pset_deflate(properties, 6);
-    begin_as("a.h5", 1);
+    begin_as("a.h5", 1, 0);
     put_as("v", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){6, 3}, table,
            properties);
     finish();
@@ -389,6 +454,8 @@ int main(void) {
     tcase_add_test(tcase, in_one_piece);
     tcase_add_test(tcase, in_chunks);
     tcase_add_test(tcase, other_kinds);
+    tcase_add_test(tcase, fill_values);
+    tcase_add_test(tcase, user_blocks);
     tcase_add_test(tcase, parts);
     tcase_add_test(tcase, several_threads);
     tcase_add_test(tcase, datasets_that_do_not_fit);
