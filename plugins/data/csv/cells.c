@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LABEL_MOST 100000000
-
 dlc_status cell_refuse(const table *of, const row *at, int32_t column,
                        const char *what) {
     const row *header = &of->header;
@@ -22,36 +20,26 @@ dlc_status cell_number(const table *of, const row *at, int32_t column, int may_b
     const cell *from = row_cell(at, column);
     char *end = from->text;
     float value = strtof(from->text, &end);
+    if (end == from->text) /* as pandas writes what is missing */
+        value = NAN;
     end += strspn(end, " ");
-    if (end == from->text || *end || isinf(value) || (isnan(value) && !may_be_nan))
-        return cell_refuse(of, at, column, "is not a number");
+    if (*end || isinf(value) || (isnan(value) && !may_be_nan))
+        return cell_refuse(of, at, column,
+                           isinf(value) ? "is not a number of float32"
+                                        : "is not a number");
     *number = value;
     return DLC_OK;
 }
 
-/* Is it the class of a sample that does not count? */
-static int is_none(const char *text) {
-    text += strspn(text, " ");
-    return text[0] == '-' && text[1] == '1' && !text[2 + strspn(text + 2, " ")];
-}
-
 dlc_status cell_label(const table *of, const row *at, int32_t column, int32_t *label) {
     const cell *from = row_cell(at, column);
-    const char *digits = from->text + strspn(from->text, " ");
-    size_t count = strspn(digits, "0123456789");
-    int64_t number = 0;
-    if (is_none(from->text)) {
-        *label = DLC_LABEL_NONE;
-        return DLC_OK;
-    }
-    for (size_t i = 0; i < count && number <= LABEL_MOST; i++)
-        number = 10 * number + (digits[i] - '0');
-    if (!count || digits[count + strspn(digits + count, " ")])
-        number = classes_find(&of->known, from->text);
-    if (number < 0 || number > LABEL_MOST)
+    int is_plain = from->text[strspn(from->text, "0123456789 ")] == '\0';
+    int32_t named = is_plain ? -1 : classes_find(&of->known, from->text);
+    if (named >= 0 || !from->text[strspn(from->text, " ")])
+        *label = named;
+    else if (!label_parse(from->text, from->length, label))
         return cell_refuse(of, at, column,
                            "is neither the number of a class nor the name of one; "
                            "`classes` names them");
-    *label = (int32_t)number;
     return DLC_OK;
 }

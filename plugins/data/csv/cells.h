@@ -15,11 +15,11 @@ typedef struct table {
 dlc_status cell_refuse(const table *of, const row *at, int32_t column,
                        const char *what);
 
-/* Reads a number that is finite, or, if it may be, NaN. */
+/* Reads a number that is finite, or, if it may be, NaN, which an empty cell is, too. */
 dlc_status cell_number(const table *of, const row *at, int32_t column, int may_be_nan,
                        float *number);
-/* Reads the number of a class, or else the name of one that is known; -1 is
- * DLC_LABEL_NONE. */
+/* Reads the number of a class (label_parse), or the name of one that is known; an
+ * empty cell is DLC_LABEL_NONE. */
 dlc_status cell_label(const table *of, const row *at, int32_t column, int32_t *label);
 
 #endif

@@ -228,7 +228,7 @@ static dlc_status make_fields(dlc_source *source) {
             continue;
         dlc_field *at = &source->field[source->number[kind]];
         dlc_status status = classes_check(&source->table.known, labels,
-                                          source->table.in.path);
+                                          count_of(source), source->table.in.path);
         if (status != DLC_OK)
             return status;
         at->classes = source->table.known.count && kind == LABEL
@@ -442,17 +442,17 @@ static const dlc_option options[] = {
     DLC_BOOL("header", "true", "the first row has the names of the columns"),
     DLC_STRING(
         "label", NULL,
-        "column of the class, a number from 0 or a name of `classes`, or -1, which "
-        "does not count; columns have names, if there is a header, and numbers "
-        "from 1"),
+        "column of the class, a number from 0 or a name of `classes`, or -1, nan or "
+        "nothing, which do not count; columns have names, if there is a header, and "
+        "numbers from 1"),
     DLC_STRING(
         "labels", NULL,
-        "columns with a 1 or 0 for each class, where a sample may be of several; -1 and "
-        "nan do not count"),
+        "columns with a 1 or 0 for each class, where a sample may be of several; -1, nan "
+        "and nothing do not count"),
     DLC_STRING(
         "vector", NULL,
         "columns of numbers, such as those of a regression: \"age, 5, x1..x9\"; beside "
-        "an image nan does not count"),
+        "an image nan and nothing do not count"),
     DLC_STRING(
         "boxes", NULL,
         "columns of boxes around objects, five for each: class, x0, y0, x1, y1, in "

@@ -41,15 +41,32 @@ static void take_plain(char **at, const char *end, char delimiter, cell *made) {
     made->length = (size_t)(*at - made->text);
 }
 
+/* Blanks beside a delimiter belong to neither cell, but for those in quotes. */
+static int is_blank(char c, char delimiter) {
+    return (c == ' ' || c == '\t') && c != delimiter;
+}
+
+static void skip_blanks(char **at, const char *end, char delimiter) {
+    while (*at < end && is_blank(**at, delimiter))
+        ++*at;
+}
+
+static void trim_end(cell *of, char delimiter) {
+    while (of->length && is_blank(of->text[of->length - 1], delimiter))
+        of->text[--of->length] = '\0';
+}
+
 dlc_status row_split(const char *path, char delimiter, row *of) {
     char *at = of->text.bytes, *end = at + of->text.used;
     dlc_status status = DLC_OK;
     of->cells.used = 0;
     for (int is_last = 0; status == DLC_OK && !is_last; at++) {
         cell one = {0};
+        skip_blanks(&at, end, delimiter);
         if (at < end && *at == '"') {
             if (!take_quoted(&at, end, &one))
                 return refuse(path, of, "a quote is not closed");
+            skip_blanks(&at, end, delimiter);
             if (at < end && *at != delimiter)
                 return refuse(path, of, "there is something after its closing quote");
         } else {
@@ -58,6 +75,7 @@ dlc_status row_split(const char *path, char delimiter, row *of) {
                 return refuse(path, of,
                               "a quote inside; a cell with quotes needs them "
                               "around it, and doubled inside");
+            trim_end(&one, delimiter);
         }
         is_last = at == end;
         *at = '\0';

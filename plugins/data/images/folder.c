@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,6 +32,8 @@ typedef struct walk {
     table *images;
     growing path; /* of the present entry, below the root; not terminated */
     int32_t label;
+    int64_t others;    /* files that are no images */
+    char another[256]; /* the first of them, cut if need be */
 } walk;
 
 /* The entries of a folder: names, one after the other. */
@@ -145,6 +148,20 @@ static dlc_status add_image(walk *w, const level *at) {
     return table_add(w->images, w->path.bytes, w->path.used, w->label);
 }
 
+/* A file that is left out must not be missed by its owner. */
+static void count_other(walk *w) {
+    if (!w->others++)
+        (void)snprintf(w->another, sizeof w->another, "%.*s", (int)w->path.used,
+                       w->path.bytes);
+}
+
+static dlc_status add_file(walk *w, const level *at, const char *name) {
+    if (name_ends_as(name, w->endings))
+        return add_image(w, at);
+    count_other(w);
+    return DLC_OK;
+}
+
 static dlc_status visit(walk *w, const level *at, const char *name) {
     struct stat info;
     if (fstatat(at->fd, name, &info, 0) != 0) {
@@ -153,7 +170,7 @@ static dlc_status visit(walk *w, const level *at, const char *name) {
         return at->depth ? add_image(w, at) : fail_at(w, "cannot be read", errno);
     }
     if (!S_ISDIR(info.st_mode))
-        return name_ends_as(name, w->endings) ? add_image(w, at) : DLC_OK;
+        return add_file(w, at, name);
     int64_t before = table_count(w->images);
     dlc_status status = at->depth == 0 ? begin_class(w, name) : DLC_OK;
     if (status == DLC_OK)
@@ -218,6 +235,11 @@ dlc_status folder_read(int fd, const char *root, const char *endings, classes *k
     at.device = info.st_dev;
     at.inode = info.st_ino;
     dlc_status status = read_level(&w, &at);
+    if (status == DLC_OK && w.others)
+        host->log(DLC_LOG_INFO,
+                  "%s: %lld other files, such as %s, are passed over; images end in "
+                  "%s",
+                  root, (long long)w.others, w.another, endings);
     growing_free(&w.path);
     return status;
 }

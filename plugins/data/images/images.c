@@ -83,7 +83,8 @@ static dlc_status list_images(const dlc_settings *settings, dlc_source *source) 
     if (list) {
         status = list_read(list, source->several, &source->images, &source->labels);
         if (status == DLC_OK)
-            status = classes_check(&source->known, source->labels, list);
+            status = classes_check(&source->known, source->labels,
+                                   table_count(&source->images), list);
     } else {
         status = folder_read(source->fd, source->root,
                              host->get_string(settings, "endings"), &source->known,

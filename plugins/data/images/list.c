@@ -7,8 +7,6 @@
 #include "../shared/file.h"
 #include "sources.h"
 
-#define LABEL_MOST 100000000
-
 static dlc_status read_all(const char *path, growing *text) {
     data_file list = {.fd = -1};
     dlc_status status = file_open(path, &list);
@@ -29,24 +27,19 @@ enum { NO_LABEL = -2, WRONG_LABEL = -3 };
 
 /* Takes the label off the end of a line; wrong ones are too large, or without a path.
  */
-static int64_t take_label(const char *line, size_t *length) {
-    size_t end = *length, begin = end;
-    int64_t label = 0;
-    while (begin > 0 && line[begin - 1] >= '0' && line[begin - 1] <= '9')
+static int32_t take_label(const char *line, size_t *length) {
+    size_t end = *length, begin = end, digits = 0;
+    int32_t label;
+    while (begin > 0 && !is_blank(line[begin - 1])) {
         begin--;
-    int is_none = end - begin == 1 && line[begin] == '1' && begin &&
-                  line[begin - 1] == '-';
-    begin -= (size_t)is_none;
-    if (begin == end || begin == 0 || !is_blank(line[begin - 1]))
-        return NO_LABEL;
-    for (size_t i = begin + (size_t)is_none; i < end && label <= LABEL_MOST; i++)
-        label = 10 * label + (line[i] - '0');
+        digits += line[begin] >= '0' && line[begin] <= '9';
+    }
+    if (!begin || !label_parse(line + begin, end - begin, &label))
+        return begin && digits == end - begin ? WRONG_LABEL : NO_LABEL;
     while (begin > 0 && is_blank(line[begin - 1]))
         begin--;
     *length = begin;
-    if (begin == 0 || label > LABEL_MOST)
-        return WRONG_LABEL;
-    return is_none ? DLC_LABEL_NONE : label;
+    return begin ? label : WRONG_LABEL;
 }
 
 /* The list that is being read. */
@@ -66,9 +59,9 @@ static dlc_status refuse(const list *in, const char *line, size_t length) {
                       line);
 }
 
-static void count_label(const list *in, int64_t label) {
+static void count_label(const list *in, int32_t label) {
     if (label >= *in->labels)
-        *in->labels = (int32_t)label + 1;
+        *in->labels = label + 1;
 }
 
 /* A path, and any number of labels. */
@@ -77,14 +70,14 @@ static dlc_status add_several(const list *in, const char *line, size_t length) {
     int32_t count = 0;
     dlc_status status = DLC_OK;
     while (status == DLC_OK) {
-        int64_t label = take_label(line, &length);
+        int32_t label = take_label(line, &length);
         if (label == WRONG_LABEL || label == DLC_LABEL_NONE)
             return refuse(in, line, all);
         if (label == NO_LABEL)
             return table_add_several(in->images, line, length, count);
         count_label(in, label);
         count++;
-        status = table_add_label(in->images, (int32_t)label);
+        status = table_add_label(in->images, label);
     }
     return status;
 }
@@ -99,11 +92,11 @@ static dlc_status add_line(const list *in, const char *line, size_t length) {
     if (in->several)
         return add_several(in, line, length);
     size_t all = length;
-    int64_t label = take_label(line, &length);
+    int32_t label = take_label(line, &length);
     if (label < DLC_LABEL_NONE)
         return refuse(in, line, all);
     count_label(in, label);
-    return table_add(in->images, line, length, (int32_t)label);
+    return table_add(in->images, line, length, label);
 }
 
 /* Editors of other systems begin UTF-8 with a byte order mark, which is no part of the

@@ -95,7 +95,8 @@ static int set_field(const item *from, float *floats, datum *made) {
     case WIDTH:
         return set_number(from, &made->width);
     case LABEL:
-        return set_number(from, &made->label);
+        made->label = (int64_t)from->number;
+        return from->type == VARINT;
     case ENCODED:
         if (!set_number(from, &flag))
             return 0;

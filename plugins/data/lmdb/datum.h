@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 typedef struct datum {
-    int32_t channels, height, width, label;
+    int32_t channels, height, width;
+    int64_t label;             /* may be beyond an int32 */
     int is_encoded;            /* `data` is an image file */
     const unsigned char *data; /* in the message */
     size_t bytes;              /* of it */

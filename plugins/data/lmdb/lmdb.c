@@ -16,7 +16,6 @@
 #include "tree.h"
 
 enum { IMAGE, LABEL, FIELDS };
-#define LABEL_MOST 100000000
 #define SIDE_MOST (1 << 24)
 
 const dlc_host *host;
@@ -73,6 +72,14 @@ static dlc_status fail_sample(dlc_source *source, int64_t index, const char *wha
     return host->fail(DLC_ERR_DATA, "%s: %s", name, what);
 }
 
+static dlc_status check_label(dlc_source *source, int64_t index, int64_t label) {
+    char name[1024];
+    if (label < DLC_LABEL_NONE || label > LABEL_MOST)
+        return fail_sample(source, index, "its label is not the number of a class");
+    lmdb_name(source, index, name, sizeof name);
+    return classes_check(&source->known, (int32_t)label + 1, count_of(source), name);
+}
+
 /* Reads a Datum into new memory, which is the caller's. */
 static dlc_status read_datum(dlc_source *source, int64_t index, unsigned char **room,
                              const unsigned char **message, datum *made) {
@@ -86,8 +93,8 @@ static dlc_status read_datum(dlc_source *source, int64_t index, unsigned char **
         if (wrong)
             status = fail_sample(source, index, wrong);
     }
-    if (status == DLC_OK && (made->label < DLC_LABEL_NONE || made->label > LABEL_MOST))
-        status = fail_sample(source, index, "its label is not the number of a class");
+    if (status == DLC_OK)
+        status = check_label(source, index, made->label);
     if (status != DLC_OK) {
         host->free(memory);
         return status;
@@ -226,8 +233,8 @@ static dlc_status lmdb_read_sample(dlc_source *source, dlc_sample *sample) {
     dlc_status status = read_datum(source, sample->index, &room, &message, &one);
     if (!room)
         return status;
-    if (sample->wanted & 1u << LABEL &&
-        !copy_out(sample, LABEL, &one.label, sizeof one.label))
+    int32_t label = (int32_t)one.label;
+    if (sample->wanted & 1u << LABEL && !copy_out(sample, LABEL, &label, sizeof label))
         status = DLC_ERR_NOMEM;
     if (status == DLC_OK && sample->wanted & 1u << IMAGE)
         status = give_image(source, message, &one, sample);

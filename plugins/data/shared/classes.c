@@ -68,12 +68,41 @@ dlc_status classes_know(const dlc_data_args *args, classes *known) {
     return status;
 }
 
-dlc_status classes_check(const classes *known, int32_t labels, const char *where) {
+dlc_status classes_check(const classes *known, int32_t labels, int64_t samples,
+                         const char *where) {
+    const int32_t plausible = 1 << 20; /* of any number of samples */
     if (known->count && labels > known->count)
         return host->fail(DLC_ERR_DATA,
                           "%s: it has a label %d, but there are %d names of classes",
                           where, (int)labels - 1, (int)known->count);
+    if (!known->count && labels > plausible && labels > samples)
+        return host->fail(DLC_ERR_DATA,
+                          "%s: it has a label %d, but only %lld samples; labels are "
+                          "numbers from 0 to the number of classes - 1",
+                          where, (int)labels - 1, (long long)samples);
     return DLC_OK;
+}
+
+int label_parse(const char *text, size_t length, int32_t *label) {
+    while (length && strchr(" \t\r\n", text[length - 1]) && text[length - 1])
+        length--;
+    while (length && strchr(" \t\r\n", *text) && *text)
+        text++, length--;
+    int is_nan = length == 3 && strncasecmp(text, "nan", 3) == 0;
+    size_t begin = length && *text == '-', at = begin;
+    int64_t number = 0;
+    for (; at < length && text[at] >= '0' && text[at] <= '9' && number <= LABEL_MOST;
+         at++)
+        number = 10 * number + (text[at] - '0');
+    int has_digits = at > begin;
+    if (has_digits && at < length && text[at] == '.')
+        for (at++; at < length && text[at] == '0';)
+            at++;
+    if (!is_nan && (!has_digits || at < length || number > LABEL_MOST ||
+                    (begin && number != -DLC_LABEL_NONE)))
+        return 0;
+    *label = is_nan || begin ? DLC_LABEL_NONE : (int32_t)number;
+    return 1;
 }
 
 int32_t classes_find(const classes *in, const char *name) {

@@ -19,8 +19,17 @@ dlc_status classes_distinct(const classes *of, dlc_status refused, const char *w
 /* Adds the classes as far as they are known before the samples are: those of the
  * setting `classes`, such as "ant, bee", or of the training data. */
 dlc_status classes_know(const dlc_data_args *args, classes *known);
-/* Fails if there are names, but fewer than labels. `where` says which file has them. */
-dlc_status classes_check(const classes *known, int32_t labels, const char *where);
+/* Fails if there are names, but fewer than labels; or, without names, far more labels
+ * than samples, for which much memory would be needed: one of them must be a mistake.
+ * `where` says which file has them. */
+dlc_status classes_check(const classes *known, int32_t labels, int64_t samples,
+                         const char *where);
+enum { LABEL_MOST = 100000000 };
+/* Reads the number of a class, which is a whole one from 0, written as "3" or, as
+ * pandas writes numbers beside missing ones, "3.0"; "-1" and "nan" are DLC_LABEL_NONE.
+ * Blanks around it are left out. 0: it is none, or too large. */
+int label_parse(const char *text, size_t length, int32_t *label);
+
 /* The label of a class; -1: it is none of them. */
 int32_t classes_find(const classes *in, const char *name);
 void classes_free(classes *of);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LABEL_MOST 100000000
 enum { ROWS_AT_ONCE = 4096, DESCRIPTION = 128 };
 
 /* What can be made of an array; `option` names the field, too. */
@@ -259,7 +258,7 @@ static dlc_status name_classes(fields *of, int32_t f) {
     else if (field->role != DLC_ROLE_BOXES)
         return DLC_OK;
     if (status == DLC_OK)
-        status = classes_check(&of->known, labels, of->path);
+        status = classes_check(&of->known, labels, of->samples, of->path);
     if (status == DLC_OK && field->role == DLC_ROLE_CLASSES && of->known.count &&
         of->known.count != labels)
         return refuse(of, f, "its second dimension is not the number of classes");

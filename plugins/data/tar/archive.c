@@ -18,7 +18,9 @@ _Static_assert(sizeof(header) == BLOCK, "a header is one block");
 /* A walk through an archive. */
 typedef struct walk {
     const data_file *in;
-    int64_t at;   /* of the present header */
+    int64_t at;      /* of the present header */
+    int has_end;     /* the block before it was an end mark */
+    int64_t archive; /* where the present archive begins, behind the one before */
     growing name; /* of the next file, if an entry before it says so; used: with zero */
     int64_t size; /* likewise; -1: its header says */
 } walk;
@@ -96,6 +98,8 @@ static dlc_status take_record(walk *w, const char *record, size_t bytes) {
     size_t key_bytes = (size_t)(value++ - ++key), value_bytes = (size_t)(end - value);
     if (key_bytes == 4 && memcmp(key, "path", 4) == 0)
         return set_name(w, value, value_bytes);
+    if (key_bytes > 10 && memcmp(key, "GNU.sparse", 10) == 0)
+        return damaged(w, "a sparse file; tar without --sparse writes whole ones");
     if (key_bytes == 4 && memcmp(key, "size", 4) == 0) {
         w->size = 0;
         for (size_t i = 0; i < value_bytes; i++) {
@@ -144,13 +148,26 @@ static int is_file(char type) {
     return type == '0' || type == '\0' || type == '7';
 }
 
+/* Entries that stand for a file, but do not have its contents; NULL: any other. */
+static const char *substitute_of(char type) {
+    return type == '1'   ? "a hard link"
+           : type == '2' ? "a symbolic link"
+           : type == 'S' ? "a sparse file"
+           : type == 'M' ? "the rest of a file in another archive"
+                         : NULL;
+}
+
 static dlc_status visit_file(walk *w, const header *h, int64_t bytes,
                              dlc_status (*visit)(void *context, const member *file),
                              void *context) {
     dlc_status status = w->name.used ? DLC_OK : name_of(w, h);
     if (status != DLC_OK)
         return status;
-    member file = {.name = w->name.bytes, .begin = w->at + BLOCK, .bytes = bytes};
+    member file = {.name = w->name.bytes,
+                   .begin = w->at + BLOCK,
+                   .bytes = bytes,
+                   .archive = w->archive,
+                   .substitute = substitute_of(h->type)};
     return visit(context, &file);
 }
 
@@ -159,9 +176,14 @@ static dlc_status visit_entry(walk *w, const header *h,
                               dlc_status (*visit)(void *context, const member *file),
                               void *context) {
     if (!has_right_sum(h))
-        return damaged(w, w->at ? "a damaged header"
-                                : "not a tar archive; compressed ones have to be "
-                                  "unpacked first");
+        return damaged(w, w->has_end ? "there is something behind its end that is no "
+                                       "archive"
+                          : w->at    ? "a damaged header"
+                                     : "not a tar archive; compressed ones have to be "
+                                       "unpacked first");
+    if (w->has_end)
+        w->archive = w->at;
+    w->has_end = 0;
     int is_note = h->type == 'L' || h->type == 'x';
     int64_t own = number_of(h->size, sizeof h->size);
     int64_t bytes = is_note || w->size < 0 ? own : w->size;
@@ -173,7 +195,7 @@ static dlc_status visit_entry(walk *w, const header *h,
     if (is_note) {
         status = take_note(w, h->type, bytes);
     } else {
-        if (is_file(h->type))
+        if (is_file(h->type) || substitute_of(h->type))
             status = visit_file(w, h, bytes, visit, context);
         w->name.used = 0;
         w->size = -1;
@@ -194,10 +216,19 @@ dlc_status archive_walk(const data_file *in,
             break;
         }
         status = file_read(in, w.at, &h, sizeof h);
-        if (status != DLC_OK || is_end(&h))
+        if (status != DLC_OK)
             break;
-        status = visit_entry(&w, &h, visit, context);
+        if (is_end(&h)) {
+            w.has_end = 1;
+            w.at += BLOCK;
+        } else {
+            status = visit_entry(&w, &h, visit, context);
+        }
     }
+    if (status == DLC_OK && !w.has_end)
+        status = damaged(&w, "it ends without the end mark of an archive, so it was "
+                             "probably cut short; if it is complete, `truncate -s "
+                             "+1024` adds the mark");
     growing_free(&w.name);
     return status;
 }

@@ -149,6 +149,22 @@ static int is_row_of(const array *row, const array *all) {
            memcmp(row->dims, all->dims + 1, (size_t)row->rank * sizeof *row->dims) == 0;
 }
 
+static dlc_status refuse_other(const arrays *of, int32_t field, int64_t sample,
+                               const array *row) {
+    const place *at = (const place *)(const void *)of->column[field].bytes + sample;
+    array first = of->all.of[field];
+    char one[128], other[128];
+    first.rank--;
+    memmove(first.dims, first.dims + 1, (size_t)first.rank * sizeof *first.dims);
+    array_describe(row, one, sizeof one);
+    array_describe(&first, other, sizeof other);
+    return host->fail(DLC_ERR_DATA,
+                      "%s: %s of sample %lld has another shape or type (%s) than that "
+                      "of the first sample (%s)",
+                      of->shard[at->shard].path, of->all.name[field], (long long)sample,
+                      one, other);
+}
+
 static dlc_status read_row(const arrays *of, int32_t field, int64_t sample, void *to) {
     const place *at = (const place *)(const void *)of->column[field].bytes + sample;
     const array all = array_of(of, field, at);
@@ -159,10 +175,7 @@ static dlc_status read_row(const arrays *of, int32_t field, int64_t sample, void
     if (status != DLC_OK)
         return status;
     if (!is_row_of(&row, &all))
-        return host->fail(DLC_ERR_DATA,
-                          "%s: %s of sample %lld has another shape or type than that "
-                          "of the first sample",
-                          of->shard[at->shard].path, name, (long long)sample);
+        return refuse_other(of, field, sample, &row);
     return file_read(&of->shard[at->shard], data, to, (size_t)array_row_bytes(&all));
 }
 

@@ -19,7 +19,6 @@
 #include "../shared/classes.h"
 #include "arrays.h"
 
-#define LABEL_MOST 100000000
 #define LABEL_TEXT 16
 
 const dlc_host *host;
@@ -89,6 +88,7 @@ typedef struct collecting {
     const char *endings;
     growing key; /* ends with a zero byte; empty: there is none */
     entry sample;
+    int64_t archive; /* of its files; several may follow each other in a shard */
     int has[KINDS], has_array;
 } collecting;
 
@@ -140,27 +140,17 @@ static dlc_status begin_sample(collecting *c, const char *name, size_t key) {
     return status == DLC_OK ? growing_add(&c->key, "", 1) : status;
 }
 
-/* Reads the number of a class, or -1: digits, and spaces or newlines around them. */
+/* Reads the number of a class (label_parse). */
 static dlc_status read_label(collecting *c, const member *file) {
     char text[LABEL_TEXT + 1] = "";
-    int64_t label = 0;
     if (file->bytes < 1 || file->bytes > LABEL_TEXT)
         return fail_sample(c, "its .cls is not the number of a class");
     dlc_status status = file_read(&c->source->shard[c->sample.shard], file->begin, text,
                                   (size_t)file->bytes);
     if (status != DLC_OK)
         return status;
-    const char *at = text + strspn(text, " \t\r\n");
-    int is_none = strncmp(at, "-1", 2) == 0;
-    at += is_none;
-    size_t digits = strspn(at, "0123456789");
-    for (size_t i = 0; i < digits && label <= LABEL_MOST; i++)
-        label = 10 * label + (at[i] - '0');
-    at += digits;
-    at += strspn(at, " \t\r\n");
-    if (digits == 0 || *at || label > LABEL_MOST)
+    if (!label_parse(text, (size_t)file->bytes, &c->sample.label))
         return fail_sample(c, "its .cls is not the number of a class");
-    c->sample.label = is_none ? DLC_LABEL_NONE : (int32_t)label;
     c->has[LABEL] = 1;
     return DLC_OK;
 }
@@ -173,15 +163,28 @@ static dlc_status add_array(collecting *c, const member *file, const char *endin
                       file, c->sample.shard, count_of(source));
 }
 
+static dlc_status refuse_substitute(const collecting *c, const member *file,
+                                    const char *ending) {
+    return host->fail(DLC_ERR_DATA,
+                      "%s: %s%s is %s, without the contents of the file; `tar "
+                      "--dereference --hard-dereference` writes them",
+                      c->source->shard[c->sample.shard].path, c->key.bytes, ending,
+                      file->substitute);
+}
+
 /* Takes a file of the sample, whose name goes on with `ending` after the key. */
 static dlc_status take_file(collecting *c, const member *file, const char *ending) {
-    if (strcmp(ending, ".cls") == 0 && c->source->reads_label)
+    int is_label = strcmp(ending, ".cls") == 0 && c->source->reads_label;
+    int is_field = c->source->wants_arrays && is_array(ending);
+    if (!is_label && !is_field && !name_ends_as(ending, c->endings))
+        return DLC_OK;
+    if (file->substitute)
+        return refuse_substitute(c, file, ending);
+    if (is_label)
         return c->has[LABEL] ? fail_sample(c, "it has two classes")
                              : read_label(c, file);
-    if (c->source->wants_arrays && is_array(ending))
+    if (is_field)
         return add_array(c, file, ending);
-    if (!name_ends_as(ending, c->endings))
-        return DLC_OK;
     if (c->has[IMAGE])
         return fail_sample(c, "it has two images");
     c->sample.begin = file->begin;
@@ -199,9 +202,10 @@ static dlc_status add_file(void *context, const member *file) {
         return DLC_OK; /* folders' own files, and hidden ones */
     size_t key = (size_t)(dot - file->name);
     dlc_status status = DLC_OK;
-    if (!c->key.used || c->key.used != key + 1 ||
+    if (!c->key.used || c->key.used != key + 1 || c->archive != file->archive ||
         memcmp(c->key.bytes, file->name, key) != 0) {
         status = end_sample(c);
+        c->archive = file->archive;
         if (status == DLC_OK)
             status = begin_sample(c, file->name, key);
     }
@@ -232,6 +236,8 @@ static dlc_status read_classes(dlc_source *source) {
         snprintf(path, sizeof path, "%.*sclasses.txt", folder, shard) >= PATH_MAX)
         return DLC_OK;
     FILE *file = fopen(path, "re");
+    if (!file && errno != ENOENT)
+        return host->fail(DLC_ERR_DATA, "cannot open %s: %s", path, strerror(errno));
     while (file && status == DLC_OK && (length = getline(&line, &room, file)) > 0) {
         while (length > 0 && strchr("\r\n", line[length - 1]))
             length--;
@@ -242,6 +248,8 @@ static dlc_status read_classes(dlc_source *source) {
                                      path);
     }
     free(line);
+    if (file && status == DLC_OK && ferror(file))
+        status = host->fail(DLC_ERR_DATA, "cannot read %s: %s", path, strerror(errno));
     if (file)
         (void)fclose(file);
     return status == DLC_OK
@@ -251,7 +259,7 @@ static dlc_status read_classes(dlc_source *source) {
 
 /* Finds the shards, sorted by their names. */
 static dlc_status find_shards(dlc_source *source, const char *pattern) {
-    int code = glob(pattern, GLOB_NOCHECK, NULL, &source->found);
+    int code = glob(pattern, GLOB_NOCHECK | GLOB_ERR, NULL, &source->found);
     if (code == GLOB_NOSPACE)
         return host->fail(DLC_ERR_NOMEM, "out of memory to list %s", pattern);
     if (code != 0)
@@ -292,7 +300,8 @@ static dlc_status make_fields(const dlc_data_args *args, const char *pattern,
                               dlc_source *source) {
     dlc_field made[KINDS];
     fields *all = &source->arrays.all;
-    dlc_status status = classes_check(&all->known, source->labels, pattern);
+    dlc_status status = classes_check(&all->known, source->labels, count_of(source),
+                                      pattern);
     fields_make(host->get_bool(args->settings, "grey"), &all->known, source->labels,
                 made);
     for (int i = 0; i < KINDS; i++) {

@@ -1,5 +1,6 @@
 /* Tests the source of CSV files: quoting, columns, fields, and what is refused. */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,6 +199,30 @@ START_TEST(what_does_not_count) {
 }
 END_TEST
 
+/* As pandas writes them: whole numbers beside missing ones, and those that miss; blanks
+ * around cells, unless they are quoted. */
+START_TEST(as_other_programs_write) {
+    dlc_value value;
+    put("p, l,\tx ,\"y \"\n9, 0.0,, 5\n 9 ,2.0,6,\nnan,, nan ,7\n9,nan,1,1\n");
+    opened o = open_with("image=p", "label=l", "vector=x,4");
+    ck_assert_int_eq(o.info.fields[source_field(&o, "label")].classes, 3);
+    for (int i = 0; i < 4; i++) {
+        static const int32_t label[] = {0, 2, DLC_LABEL_NONE, DLC_LABEL_NONE};
+        source_holds(&o, i, "label", &label[i], sizeof *label);
+        ck_assert_int_eq(source_read(&o, i, "vector", &value), DLC_OK);
+        ck_assert_int_eq(isnan(((const float *)value.data)[0]), i % 2 == 0);
+        ck_assert_int_eq(isnan(((const float *)value.data)[1]), i == 1);
+    }
+    ck_assert_int_eq(source_read(&o, 2, "image", &value), DLC_ERR_DATA);
+    source_close(&o);
+    put("kind, x\n\"a b\" , 1\n cat, 2\n");
+    o = open_with("label=kind", "classes=a b, cat, 1.0", "vector=x,x");
+    holds(&o, 0, 1, 1, 0);
+    holds(&o, 1, 2, 2, 1);
+    source_close(&o);
+}
+END_TEST
+
 /* ---- Refusals ------------------------------------------------------------------ */
 
 static void refused(const char *text, const char *first, const char *second,
@@ -234,8 +259,8 @@ START_TEST(damaged_rows) {
 END_TEST
 
 START_TEST(damaged_cells) {
-    static const char *const labels[] = {"x", "-2",          "-1x", "1.5",
-                                         "",  "99999999999", "1 2"};
+    static const char *const labels[] = {"x",   "-2", "-1x", "1.5", "99999999999",
+                                         "1 2", ".0", "1e0", "inf"};
     static const char *const numbers[] = {"x", "", "1.5.2", "nan", "inf", "1e99", "0x"};
     char text[100];
     dlc_value value;
@@ -265,6 +290,15 @@ START_TEST(damaged_cells) {
     ck_contains(dlc_detail(), "t.csv:2: column 5, b: \"nan\" is not a number");
     ck_assert_int_eq(source_read(&o, 1, "boxes", &value), DLC_ERR_DATA);
     ck_contains(dlc_detail(), "t.csv:3: column 1, c: \"cat\" is neither the number of");
+    source_close(&o);
+}
+END_TEST
+
+START_TEST(too_many_classes) {
+    refused("a,b\n1,99999999\n", "label=b", NULL, DLC_ERR_DATA,
+            "t.csv: it has a label 99999999, but only 1 samples");
+    put("a,b\n1,99999\n");
+    opened o = open_with("label=b", NULL, NULL);
     source_close(&o);
 }
 END_TEST
@@ -321,8 +355,10 @@ int main(void) {
     tcase_add_test(tcase, image_files);
     tcase_add_test(tcase, boxes);
     tcase_add_test(tcase, what_does_not_count);
+    tcase_add_test(tcase, as_other_programs_write);
     tcase_add_test(tcase, damaged_rows);
     tcase_add_test(tcase, damaged_cells);
+    tcase_add_test(tcase, too_many_classes);
     tcase_add_test(tcase, wrong_settings);
     tcase_add_test(tcase, mutations);
     tcase_add_test(tcase, without_memory);

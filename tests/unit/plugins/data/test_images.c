@@ -200,7 +200,7 @@ START_TEST(lists) {
     put("absolute", "3");
     (void)snprintf(
         text, sizeof text,
-        "a/1.png 3\n\n  \nwith a space 7\t 0 \r\n%s    12\na/1.png 3\na/1.png -1",
+        "a/1.png 3\n\n  \nwith a space 7\t 0 \r\n%s    12.0\na/1.png 3\na/1.png -1",
         scratch_path("absolute"));
     put("p/list", text);
     opened o = open_with(setting("list", "p/list"), NULL);
@@ -272,6 +272,12 @@ START_TEST(refused_lists) {
         source_refused("images", sets, DLC_ERR_DATA, "list:3: \"");
         ck_contains(dlc_detail(), "is not the path of an image and the number");
     }
+    put("list", "a.png 99999999\n");
+    source_refused("images", sets, DLC_ERR_DATA,
+                   "list: it has a label 99999999, but only 1 samples");
+    sets[1] = "multi_label=yes";
+    source_refused("images", sets, DLC_ERR_DATA,
+                   "list: it has a label 99999999, but only 1 samples");
     put("list", "a.png 2\n");
     sets[1] = "classes=a,b";
     source_refused("images", sets, DLC_ERR_DATA,

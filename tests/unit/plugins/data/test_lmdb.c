@@ -260,6 +260,15 @@ START_TEST(values_that_do_not_fit) {
     add_bytes(1, "x", 1);
     put_one(1);
     refused("b: it is no Datum of Caffe");
+    begin_datum(1, 2, 1, 0);
+    add_number(5, INT64_C(1) << 33);
+    add_bytes(4, "xy", 2);
+    put_one(1);
+    refused("b: its label is not the number of a class");
+    begin_datum(1, 2, 1, 99999999);
+    add_bytes(4, "xy", 2);
+    put_one(1);
+    refused("b: it has a label 99999999, but only ");
     begin_datum(1, 2, 1, 3);
     add_bytes(4, "xy", 2);
     put_one(0);

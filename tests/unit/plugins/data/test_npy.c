@@ -251,6 +251,9 @@ START_TEST(what_does_not_count) {
     o = open_with(folder, "labels=s", NULL);
     source_holds(&o, 0, "labels", "\1\377\0", 3);
     source_close(&o);
+    put("l", header_of("<i4", "1,"), &(int32_t){99999999}, 4);
+    source_refused("npy", (const char *[]){folder, "label=l", NULL}, DLC_ERR_DATA,
+                   "it has a label 99999999, but only 1 samples");
     put("l", header_of("<i2", "1,"), "\376\377", 2);
     source_refused("npy", (const char *[]){folder, "label=l", NULL}, DLC_ERR_DATA,
                    "has -2, which is no whole number from 0 to 1e+08, nor -1");

@@ -74,7 +74,7 @@ static void add_some(void) {
     add("d/one.json", '0', "{}");
     add(".hidden", '0', "no");
     add("noending", '0', "no");
-    add("link.jpg", '2', "");
+    add("link.other", '2', "");
     add("d/two.x.txt", '0', "no");
     add("d/two.cls", 0, " 1 ");
     add("d/two.PNG", '0', "second");
@@ -87,8 +87,16 @@ static const char *write_shard(const char *name, size_t count) {
     return setting;
 }
 
-static const char *finish(void) {
+/* Adds what ends an archive. */
+static void end(void) {
+    ck_assert_uint_lt(used + 2 * BLOCK, ROOM);
     memset(bytes + used, 0, 2 * BLOCK);
+    used += 2 * BLOCK;
+}
+
+static const char *finish(void) {
+    end();
+    used -= 2 * BLOCK;
     return write_shard("a.tar", used + 2 * BLOCK);
 }
 
@@ -129,8 +137,10 @@ START_TEST(samples) {
     ck_assert_str_eq(o.info.fields[1].class_names[4], "e");
     source_close(&o);
     add("f.jpg", '0', "third"), add("f.cls", '0', "-1\n");
+    add("g.jpg", '0', "fourth"), add("g.cls", '0', "2.0\n");
     o = open_with(finish(), "readahead=1K");
     holds(&o, 2, "third", DLC_LABEL_NONE);
+    holds(&o, 3, "fourth", 2);
     holds(&o, 1, "second", 1);
     holds(&o, 0, "first", 3);
     source_close(&o);
@@ -163,18 +173,60 @@ START_TEST(names_of_classes) {
 }
 END_TEST
 
-/* The end need not be marked, and a block of zeros is the end. */
+/* `cat` joins archives, which may have the same names; what is behind an end is read or
+ * refused, and an archive without an end was cut short between two files. */
 START_TEST(ends) {
     add_some();
-    opened o = open_with(write_shard("a.tar", used), NULL);
+    opened o = open_with(write_shard("a.tar", used + BLOCK), NULL);
     ck_assert_int_eq(o.info.samples, 2);
     source_close(&o);
-    memset(bytes + used, 0, BLOCK);
-    used += BLOCK;
-    add("three.jpg", '0', "beyond the end");
-    o = open_with(finish(), NULL);
-    ck_assert_int_eq(o.info.samples, 2);
+    source_refused("tar", (const char *[]){write_shard("a.tar", used), NULL},
+                   DLC_ERR_DATA, "it ends without the end mark of an archive");
+    end();
+    for (int i = 0; i < 3; i++) {
+        add("d/two.PNG", '0', i ? "fourth" : "third"), add("d/two.cls", '0', "2");
+        end();
+        end();
+        if (i == 1)
+            break;
+    }
+    o = open_with(write_shard("a.tar", used), NULL);
+    ck_assert_int_eq(o.info.samples, 4);
+    holds(&o, 1, "second", 1);
+    holds(&o, 2, "third", 2);
+    holds(&o, 3, "fourth", 2);
     source_close(&o);
+    bytes[used] = 'x';
+    memset(bytes + used + 1, 0, BLOCK - 1);
+    source_refused("tar", (const char *[]){write_shard("a.tar", used + BLOCK), NULL},
+                   DLC_ERR_DATA,
+                   "there is something behind its end that is no archive");
+}
+END_TEST
+
+/* What has no contents is not left out in silence. */
+START_TEST(substitutes) {
+    static const struct {
+        char type;
+        const char *what;
+    } kinds[] = {
+        {'1', "a hard link"}, {'2', "a symbolic link"}, {'S', "a sparse file"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (int k = 0; k < 2; k++) {
+            char detail[64];
+            used = 0;
+            add("a.jpg", k ? '0' : kinds[i].type, "");
+            add("a.cls", k ? kinds[i].type : '0', "1");
+            (void)snprintf(detail, sizeof detail, "a.tar: a.%s is %s",
+                           k ? "cls" : "jpg", kinds[i].what);
+            source_refused("tar", (const char *[]){finish(), NULL}, DLC_ERR_DATA,
+                           detail);
+        }
+    used = 0;
+    add("x", 'x', "22 GNU.sparse.major=1\n");
+    add("a.jpg", '0', "1");
+    source_refused("tar", (const char *[]){finish(), NULL}, DLC_ERR_DATA,
+                   "a sparse file");
 }
 END_TEST
 
@@ -188,6 +240,7 @@ START_TEST(several_shards) {
         (void)snprintf(label, sizeof label, "%d", i);
         add("same.cls", '0', label);
         add("same.webp", '0', name);
+        end();
         write_shard(name, used);
     }
     opened o = open_with(pattern, NULL);
@@ -246,8 +299,9 @@ static void refused(const char *detail) {
 }
 
 START_TEST(samples_that_lack_something) {
-    static const char *const labels[] = {"",    "x",   "-2",  "1 2",         "-",
-                                         "-1-", "- 1", "1.5", "99999999999", "  "};
+    static const char *const labels[] = {"",    "x",    "-2",  "1 2",         "-",
+                                         "-1-", "- 1",  "1.5", "99999999999", "  ",
+                                         ".0",  "-2.0", "nano"};
     refused("no samples; one has an image");
     add("a.jpg", '0', "1");
     refused("a.tar: a: a sample without a class");
@@ -265,6 +319,9 @@ START_TEST(samples_that_lack_something) {
     add("a.jpg", '0', "1"), add("a.cls", '0', "2");
     source_refused("tar", (const char *[]){finish(), "classes=a,b", NULL}, DLC_ERR_DATA,
                    "it has a label 2, but there are 2 names");
+    used = 0;
+    add("a.jpg", '0', "1"), add("a.cls", '0', "99999999");
+    refused("it has a label 99999999, but only 1 samples");
 }
 END_TEST
 
@@ -319,7 +376,7 @@ START_TEST(mutations) {
         }
         opened o;
         dlc_fail(DLC_OK, "%s", "");
-        const char *sets[] = {write_shard("a.tar", used), NULL};
+        const char *sets[] = {write_shard("a.tar", used + BLOCK), NULL};
         if (source_open("tar", 0, sets, &o) != DLC_OK) {
             ck_assert_str_ne(dlc_detail(), "");
             refusals++;
@@ -529,6 +586,7 @@ int main(void) {
     tcase_add_test(tcase, samples);
     tcase_add_test(tcase, names_of_classes);
     tcase_add_test(tcase, ends);
+    tcase_add_test(tcase, substitutes);
     tcase_add_test(tcase, several_shards);
     tcase_add_test(tcase, long_names);
     tcase_add_test(tcase, samples_that_lack_something);
