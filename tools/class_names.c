@@ -46,6 +46,36 @@ static void ask_source(const dlc_data_setup *data, int32_t classes, dlc_text *te
         dlc_text_add(text, i ? "\n%s" : "%s", info->class_names[i]);
 }
 
+/* The setting `classes` of a section whose data are not open; NULL: it has none. */
+static const char *classes_of(const dlc_data_setup *data) {
+    size_t count = data->settings ? dlc_settings_count(data->settings) : 0;
+    for (size_t i = 0; i < count; i++) {
+        dlc_setting setting = dlc_settings_at(data->settings, i);
+        if (strcmp(setting.name, "classes") == 0 && setting.is_set &&
+            setting.option->type == DLC_OPT_STRING)
+            return setting.text;
+    }
+    return NULL;
+}
+
+/* Names that were added to net.ini after the training. */
+static void ask_settings(const dlc_data_setup *data, int32_t classes, dlc_text *text) {
+    const char *at = text->length ? NULL : classes_of(data);
+    dlc_text names = {0};
+    while (at) {
+        at += strspn(at, " ");
+        size_t length = strcspn(at, ","), end = length;
+        while (end && at[end - 1] == ' ')
+            end--;
+        dlc_text_add(&names, names.length ? "\n%.*s" : "%.*s", (int)end, at);
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    if (names.length && count_lines(dlc_text_string(&names)) <= classes)
+        dlc_text_add(text, "%s", dlc_text_string(&names));
+    text->failed |= names.failed;
+    dlc_text_free(&names);
+}
+
 /* The net may have more outputs than the data has classes. */
 static void number_rest(int32_t classes, dlc_text *text) {
     int32_t named = text->length ? count_lines(dlc_text_string(text)) : 0;
@@ -71,6 +101,8 @@ dlc_status dlc_class_names_open(const dlc_setup *setup, const char *path,
     dlc_status status = read_file(path, classes, &text);
     ask_source(&setup->test, classes, &text);
     ask_source(&setup->train, classes, &text);
+    ask_settings(&setup->test, classes, &text);
+    ask_settings(&setup->train, classes, &text);
     number_rest(classes, &text);
     if (status == DLC_OK)
         status = dlc_text_status(&text);

@@ -38,6 +38,7 @@ error_t data_command_parse(int key, char *argument, struct argp_state *state) {
 }
 
 dlc_status data_command_open(data_command *command) {
+    command->tool.data_only = 1;
     DLC_TRY(dlc_tool_setup(&command->tool, 0, &command->setup));
     dlc_setup *setup = command->setup;
     command->data = command->test ? &setup->test : &setup->train;

@@ -69,7 +69,8 @@ static const struct argp argp = {
         "Draws a part of each class of [data] for validation, by [train] seed, and writes "
         "two lists with a line \"path label\" for each file; or, if files may have several "
         "labels, draws a part of all and writes \"path label...\". The paths are absolute. "
-        "A table is split into two tables, each with its header.",
+        "A table is split into two tables, each with its header. Prints the sections of net.ini "
+        "that read them.",
     .children = dlc_tool_children};
 
 /* ---- Drawing ----------------------------------------------------------------- */
@@ -148,8 +149,10 @@ static dlc_status add_line(const splitting *s, const drawn *one, dlc_text *list)
     dlc_samples_name(&s->command->data.data->samples, one->index, name, sizeof name);
     if (!realpath(name, path))
         return dlc_fail(DLC_ERR_DATA, "%s: %s", name, strerror(errno));
-    if (strchr(path, '\n'))
-        return dlc_fail(DLC_ERR_DATA, "%s: a name with a line break cannot be listed",
+    if (strchr(path, '\n') || strchr(" \t\r", path[strlen(path) - 1]))
+        return dlc_fail(DLC_ERR_DATA,
+                        "%s: a name with a line break, or with a blank at its end, "
+                        "cannot be listed",
                         path);
     if (s->classes)
         dlc_text_add(list, "%s%s\n", path, dlc_text_string(&one->labels));
@@ -197,11 +200,17 @@ static const char *ending_of(const splitting *s) {
     return ending ? ending : ".txt";
 }
 
+/* The caller's. */
+static char *list_path(const splitting *s, int is_validation) {
+    return dlc_format("%s-%s%s", s->command->prefix,
+                      is_validation ? "validation" : "train", ending_of(s));
+}
+
 static dlc_status write_list(const splitting *s, int is_validation, dlc_json *json) {
     dlc_text list = {0};
     int64_t lines = 0;
     const char *part = is_validation ? "validation" : "train";
-    char *path = dlc_format("%s-%s%s", s->command->prefix, part, ending_of(s));
+    char *path = list_path(s, is_validation);
     for (int64_t i = 0; i < s->count; i++)
         lines += s->all[i].is_validation == is_validation;
     dlc_status status = s->table ? add_rows(s, is_validation, &list)
@@ -220,15 +229,102 @@ static dlc_status write_list(const splitting *s, int is_validation, dlc_json *js
     return status;
 }
 
+/* ---- Sections ---------------------------------------------------------------- */
+
+static int is_one_of(const char *key, const char *const *list) {
+    for (; *list; list++)
+        if (strcmp(key, *list) == 0)
+            return 1;
+    return 0;
+}
+
+/* The field with the names of the samples' classes; NULL: they have none. */
+static const dlc_field *find_names(const splitting *s) {
+    const dlc_samples *samples = &s->command->data.data->samples;
+    const dlc_field *field = samples->classes < 0
+                                 ? NULL
+                                 : dlc_samples_field(samples, samples->classes);
+    return field && field->class_names ? field : NULL;
+}
+
+/* Adds the setting `classes`, which a list needs for the names that folders had. */
+static void add_classes(const splitting *s, int is_validation, dlc_text *text) {
+    const dlc_field *field = find_names(s);
+    dlc_text line = {0};
+    for (int32_t i = 0; field && i < field->classes; i++) {
+        const char *name = field->class_names[i];
+        if (!*name || strpbrk(name, ",;#\"") || *name == ' ' ||
+            name[strlen(name) - 1] == ' ') {
+            if (!is_validation) /* once */
+                dlc_warn(
+                    "the setting `classes` cannot have the name \"%s\"; classes of "
+                    "the lists have numbers unless it is renamed",
+                    name);
+            dlc_text_free(&line);
+            return;
+        }
+        dlc_text_add(&line, "%s%s", i ? ", " : "classes = ", name);
+    }
+    if (field)
+        dlc_text_add(text, "%s\n", dlc_text_string(&line));
+    text->failed |= line.failed;
+    dlc_text_free(&line);
+}
+
+/* Adds the section with a list or table instead of what was split. */
+static void add_section(const splitting *s, int is_validation, dlc_text *text) {
+    static const char *const replaced[] = {"source", "list", "file", "classes", NULL};
+    static const char *const of_training[] = {"batch",   "shuffle", "shuffle_window",
+                                              "mixup",   "cutmix",  "prefetch",
+                                              "threads", NULL};
+    const dlc_section *from = dlc_config_find(s->command->data.setup->config, "data");
+    char path[PATH_MAX], *name = list_path(s, is_validation);
+    const char *key;
+    text->failed |= !name;
+    dlc_text_add(text, "[%s]\nsource = %s\n%s = %s\n",
+                 is_validation ? "data.test" : "data",
+                 dlc_section_value(from, "source"), s->table ? "file" : "list",
+                 name && realpath(name, path) ? path : "");
+    add_classes(s, is_validation, text);
+    for (size_t i = 0; (key = dlc_section_key(from, i)); i++)
+        if (!is_one_of(key, replaced) &&
+            !(is_validation && is_one_of(key, of_training)) &&
+            !(!s->table && strcmp(key, "folder") == 0))
+            dlc_text_add(text, "%s = %s\n", key, dlc_section_value(from, key));
+    dlc_free(name);
+}
+
+/* What to write in net.ini. */
+static dlc_status print_sections(const splitting *s) {
+    dlc_text text = {0};
+    dlc_text_add(&text, "\n");
+    add_section(s, 0, &text);
+    dlc_text_add(&text, "\n");
+    add_section(s, 1, &text);
+    return dlc_tool_print_text(&text);
+}
+
+static void add_names(const splitting *s, dlc_json *json) {
+    const dlc_field *field = find_names(s);
+    if (!field)
+        return;
+    dlc_json_array(json, "classes");
+    for (int32_t i = 0; i < field->classes; i++)
+        dlc_json_string(json, NULL, field->class_names[i]);
+    dlc_json_end_array(json);
+}
+
 static dlc_status write_lists(const splitting *s) {
     dlc_json json = {0};
     dlc_json_object(&json, NULL);
     dlc_status status = write_list(s, 0, &json);
     if (status == DLC_OK)
         status = write_list(s, 1, &json);
+    add_names(s, &json);
     dlc_json_end_object(&json);
-    if (status == DLC_OK && s->command->data.tool.json)
-        status = dlc_tool_print_json(&json);
+    if (status == DLC_OK)
+        status = s->command->data.tool.json ? dlc_tool_print_json(&json)
+                                            : print_sections(s);
     dlc_text_free(&json.text);
     return status;
 }

@@ -1,4 +1,5 @@
 /* dlcore data verify: reads and decodes every sample, and lists those that are bad. */
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,8 +95,14 @@ static dlc_status report(const findings *found) {
         return dlc_fail(DLC_ERR_NOMEM, "out of memory");
     if (found->command->tool.json)
         DLC_TRY(print_json(found));
-    for (size_t i = 0; !found->command->tool.json && i < found->count; i++)
-        printf("%s: %s\n", found->bad[i].name, found->bad[i].why);
+    dlc_text text = {0};
+    for (size_t i = 0; !found->command->tool.json && i < found->count; i++) {
+        dlc_text_add_escaped(&text, found->bad[i].name, INT_MAX);
+        dlc_text_add(&text, ": ");
+        dlc_text_add_escaped(&text, found->bad[i].why, INT_MAX);
+        dlc_text_add(&text, "\n");
+    }
+    DLC_TRY(dlc_tool_print_text(&text));
     if (found->clipped)
         dlc_info("%lld boxes reach beyond their images and are clipped to them",
                  (long long)found->clipped);

@@ -205,6 +205,7 @@ static dlc_status open_setup(const dlc_tool_options *options, unsigned phases,
                                  .sets = (const char *const *)options->sets.list,
                                  .nsets = options->sets.count,
                                  .phases = phases,
+                                 .data_only = options->data_only,
                                  .trained = names.count ? &trained : NULL,
                                  .tell = options->tell,
                                  .tell_context = options->tell_context};

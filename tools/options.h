@@ -28,6 +28,7 @@ typedef struct dlc_tool_options {
     dlc_tool_sets sets;
     const char *log_file;
     int json;
+    int data_only;            /* the command needs no net (dlc_setup_args) */
     dlc_tool_hosts hosts;     /* of the commands that can run on several */
     dlc_tool_weights weights; /* of the commands that load any */
     /* Optional, set by the command itself: called with each mistake, beside the log. */

@@ -50,7 +50,7 @@ typedef struct prediction {
     double *probability;
     uint8_t *mask; /* own; the best class of each position of a sample */
     size_t positions;
-    int64_t samples, done;
+    int64_t samples, done, skipped;
     uint64_t start, last_draw;
 } prediction;
 
@@ -238,8 +238,11 @@ static dlc_status take_batch(void *context, const dlc_evaluation_batch *batch) {
         DLC_TRY(dlc_predict_write_array(&p->writer, p->mask, p->positions));
     }
     for (int32_t i = 0; p->classes && i < batch->samples; i++)
-        DLC_TRY(write_sample(p, begin + i, batch->labels[i],
-                             batch->values + (size_t)i * batch->each));
+        if (dlc_feed_skipped(p->session->test_feed, begin + i))
+            p->skipped++;
+        else
+            DLC_TRY(write_sample(p, begin + i, batch->labels[i],
+                                 batch->values + (size_t)i * batch->each));
     p->done += batch->samples;
     draw_bar(p);
     return p->writer.path ? DLC_OK : dlc_predict_writer_flush(&p->writer);
@@ -332,11 +335,15 @@ static dlc_status predict(dlc_session *session, const predict_command *command) 
         status = prepare_classes(&p);
     if (status == DLC_OK)
         status = run(&p);
+    char skipped[64] = "";
+    if (p.skipped)
+        (void)snprintf(skipped, sizeof skipped, "; %" PRId64 " could not be read",
+                       p.skipped);
     if (status == DLC_OK)
-        dlc_info("%" PRId64 " samples in %.2f s: %.0f images/s%s%s", p.done,
-                 dlc_since(p.start), (double)p.done / dlc_since(p.start),
-                 p.writer.path ? ", written to " : "",
-                 p.writer.path ? p.writer.path : "");
+        dlc_info(
+            "%" PRId64 " samples in %.2f s: %.0f images/s%s%s%s", p.done - p.skipped,
+            dlc_since(p.start), (double)p.done / dlc_since(p.start), skipped,
+            p.writer.path ? ", written to " : "", p.writer.path ? p.writer.path : "");
     dlc_class_names_close(&p.names);
     dlc_free(p.class);
     dlc_free(p.probability);
@@ -446,7 +453,7 @@ static dlc_status choose_range(const predict_command *command) {
                         command->begin, end, all);
     test->first = command->begin;
     test->count = end - command->begin;
-    test->needs_all = 1;
+    test->needs_all = command->features || command->masks; /* a row for each */
     if (test->batch > test->count)
         test->batch = test->count;
     return DLC_OK;

@@ -8,7 +8,9 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 
 static int is_array(const char *path) {
@@ -68,7 +70,23 @@ static int is_file(const FTSENT *entry) {
            entry->fts_info == FTS_DEFAULT || entry->fts_info == FTS_NS;
 }
 
-static dlc_status walk(dlc_inputs *inputs, const char *endings, FTS *tree) {
+/* What is in a folder and is not predicted must not be missed by its owner. */
+typedef struct others {
+    size_t count;
+    char first[256]; /* cut if need be */
+} others;
+
+static dlc_status add_entry(dlc_inputs *inputs, const char *endings,
+                            const FTSENT *entry, others *passed) {
+    if (is_sample(entry->fts_name, endings))
+        return add_file(inputs, entry->fts_path);
+    if (!passed->count++)
+        (void)snprintf(passed->first, sizeof passed->first, "%s", entry->fts_path);
+    return DLC_OK;
+}
+
+static dlc_status walk(dlc_inputs *inputs, const char *endings, FTS *tree,
+                       others *passed) {
     FTSENT *entry;
     while ((errno = 0, entry = fts_read(tree))) {
         if (is_hidden(entry)) {
@@ -78,8 +96,8 @@ static dlc_status walk(dlc_inputs *inputs, const char *endings, FTS *tree) {
         if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR)
             return dlc_fail(DLC_ERR_DATA, "cannot read %s: %s", entry->fts_path,
                             strerror(entry->fts_errno));
-        if (is_file(entry) && is_sample(entry->fts_name, endings))
-            DLC_TRY(add_file(inputs, entry->fts_path));
+        if (is_file(entry))
+            DLC_TRY(add_entry(inputs, endings, entry, passed));
     }
     return errno ? dlc_fail(DLC_ERR_IO, "reading a folder: %s", strerror(errno))
                  : DLC_OK;
@@ -88,15 +106,19 @@ static dlc_status walk(dlc_inputs *inputs, const char *endings, FTS *tree) {
 static dlc_status add_folder(dlc_inputs *inputs, const char *endings,
                              const char *path) {
     char *copy = dlc_strdup(path);
+    others passed = {.count = 0};
     if (!copy)
         return DLC_ERR_NOMEM;
     /* Links are followed; one that leads back to a folder above is left out. */
     FTS *tree = fts_open((char *[]){copy, NULL}, FTS_LOGICAL | FTS_NOCHDIR, compare);
-    dlc_status status = tree ? walk(inputs, endings, tree)
+    dlc_status status = tree ? walk(inputs, endings, tree, &passed)
                              : dlc_fail(DLC_ERR_IO, "cannot read %s: %s", path,
                                         strerror(errno));
     if (tree)
         (void)fts_close(tree);
+    if (passed.count)
+        dlc_info("%s: %zu other files, such as %s, are passed over; images end in %s",
+                 path, passed.count, passed.first, endings);
     dlc_free(copy);
     return status;
 }
@@ -105,6 +127,8 @@ static dlc_status add_lines(dlc_inputs *inputs, FILE *list, const char *name) {
     char *line = NULL;
     size_t room = 0;
     ssize_t length;
+    size_t before = inputs->count;
+    int is_list = 0; /* one of its lines at least is a file */
     /* Editors of other systems begin UTF-8 with this. */
     const char *mark = "\xef\xbb\xbf";
     dlc_status status = DLC_OK;
@@ -119,9 +143,16 @@ static dlc_status add_lines(dlc_inputs *inputs, FILE *list, const char *name) {
         mark = "";
         if (status == DLC_OK && *path)
             status = add_file(inputs, path);
+        is_list = is_list || access(path, F_OK) == 0;
     }
     if (status == DLC_OK && ferror(list))
         status = dlc_fail(DLC_ERR_IO, "cannot read %s: %s", name, strerror(errno));
+    if (status == DLC_OK && inputs->count > before && !is_list)
+        status = dlc_fail(DLC_ERR_DATA,
+                          "%s: none of its lines is the path of a file (\"%.200s\"); "
+                          "texts are not predicted, but the images that a text lists, "
+                          "one a line",
+                          name, inputs->path[before]);
     free(line);
     return status;
 }

@@ -49,18 +49,37 @@ void dlc_text_add(dlc_text *text, const char *format, ...) {
     va_end(again);
 }
 
-void dlc_text_add_cell(dlc_text *text, int width, int most, const char *value) {
-    size_t bytes = strlen(value), end = 0;
-    uint32_t code;
-    int count = 0;
-    for (; end < bytes && count < most; count++) {
-        size_t next = dlc_utf8_next(value + end, bytes - end, &code);
-        end += next ? next : bytes - end; /* the last one is incomplete */
+void dlc_text_add_escaped(dlc_text *text, const char *value, int most) {
+    size_t left = strlen(value);
+    for (int count = 0; left && count < most; count++) {
+        char shown[DLC_ESCAPE_BYTES];
+        uint32_t code;
+        size_t bytes = dlc_utf8_next(value, left, &code);
+        bytes += !bytes; /* incomplete at the end */
+        dlc_text_append(text, shown, dlc_escape_char(shown, value, bytes, code));
+        value += bytes;
+        left -= bytes;
     }
+}
+
+/* Characters of UTF-8. */
+static int count_letters(const char *value) {
+    int count = 0;
+    for (; *value; value++)
+        count += ((unsigned char)*value & 0xc0) != 0x80;
+    return count;
+}
+
+void dlc_text_add_cell(dlc_text *text, int width, int most, const char *value) {
+    dlc_text cell = {0};
+    dlc_text_add_escaped(&cell, value, most);
+    int count = count_letters(dlc_text_string(&cell));
     int spaces = abs(width) > count ? abs(width) - count : 0;
+    text->failed |= cell.failed;
     dlc_text_add(text, "%*s", width > 0 ? spaces : 0, "");
-    dlc_text_append(text, value, end);
+    dlc_text_append(text, dlc_text_string(&cell), cell.length);
     dlc_text_add(text, "%*s", width < 0 ? spaces : 0, "");
+    dlc_text_free(&cell);
 }
 
 dlc_status dlc_text_status(const dlc_text *text) {

@@ -17,9 +17,12 @@ typedef struct dlc_text {
 
 void dlc_text_add(dlc_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Appends a cell of a table: `value`, filled up with spaces to `width` characters, on
- * the right if that is negative, and cut after `most`. Printf's %*.*s would count bytes
- * of UTF-8. */
+/* Appends at most `most` characters of `value`, as dlc_escape_text would: a name cannot
+ * begin a line of its own. */
+void dlc_text_add_escaped(dlc_text *text, const char *value, int most);
+/* Appends a cell of a table: `value`, escaped, filled up with spaces to `width`
+ * characters, on the right if that is negative, and cut after `most`. Printf's %*.*s
+ * would count bytes of UTF-8. */
 void dlc_text_add_cell(dlc_text *text, int width, int most, const char *value);
 void dlc_text_append(dlc_text *text, const char *bytes, size_t length);
 dlc_status dlc_text_status(const dlc_text *text);

@@ -4,9 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns what is wrong with a box; NULL: nothing. NaN fails every comparison. */
+/* Returns what is wrong with a box; NULL: nothing. */
 static const char *find_mistake(const float *row, float height, float width) {
-    if (!(row[DLC_BOX_X0] < row[DLC_BOX_X1] && row[DLC_BOX_Y0] < row[DLC_BOX_Y1]))
+    for (int i = DLC_BOX_X0; i < DLC_BOX_VALUES; i++)
+        if (!isfinite(row[i]))
+            return "its numbers have to be finite";
+    if (row[DLC_BOX_X0] >= row[DLC_BOX_X1] || row[DLC_BOX_Y0] >= row[DLC_BOX_Y1])
         return "x1 has to be greater than x0, and y1 than y0";
     if (!(row[DLC_BOX_X0] < width && row[DLC_BOX_Y0] < height && row[DLC_BOX_X1] > 0 &&
           row[DLC_BOX_Y1] > 0))

@@ -37,7 +37,7 @@ typedef struct dlc_feed_args {
     const dlc_decoders *decoders;     /* for files of pictures; NULL: there are none */
     int64_t max_pixels;               /* of a picture that is decoded */
     const dlc_transforms *transforms; /* outlive the feed */
-    int64_t max_skipped;              /* samples that may be unreadable; 0: none */
+    int64_t max_skipped; /* samples that may be unreadable (dlc_skips_open) */
     uint64_t seed;
     int shuffle;            /* training only */
     int64_t shuffle_window; /* samples; 0: all are shuffled at once (order.h) */
@@ -93,6 +93,8 @@ const dlc_transforms *dlc_feed_transforms(const dlc_feed *feed);
  * goes through. */
 int64_t dlc_feed_samples(const dlc_feed *feed);
 int64_t dlc_feed_test_samples(const dlc_feed *feed);
+/* Test: was a sample of a batch that was read skipped? */
+int dlc_feed_skipped(dlc_feed *feed, int64_t index);
 /* Test: the number of batches of this rank in a pass; 0 if it has no samples. */
 int64_t dlc_feed_batches(const dlc_feed *feed);
 

@@ -287,6 +287,10 @@ int64_t dlc_feed_test_samples(const dlc_feed *feed) {
     return feed->args.samples ? feed->args.samples : dlc_feed_samples(feed);
 }
 
+int dlc_feed_skipped(dlc_feed *feed, int64_t index) {
+    return dlc_skips_have(&feed->skips, index);
+}
+
 int64_t dlc_feed_batches(const dlc_feed *feed) {
     return feed->batches;
 }

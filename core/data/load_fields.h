@@ -17,6 +17,7 @@ typedef struct dlc_batch_fields {
     int32_t source[DLC_NET_FIELDS]; /* the field of the samples; -1: none, so that all
                                        bits are set */
     uint32_t labels;                /* bit i: layers compare with field i */
+    uint32_t inputs;                /* bit i: layers compute with field i */
     uint32_t unread;                /* bit i: field i is neither read nor made */
 } dlc_batch_fields;
 

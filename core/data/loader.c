@@ -6,8 +6,6 @@
 #include "base/memory.h"
 #include "data/load_fields.h"
 
-enum { NAME_BYTES = 512 };
-
 /* ---- Opening ----------------------------------------------------------------- */
 
 /* Is every picture that is loaded the one that is read, but for its type? */
@@ -138,33 +136,37 @@ static dlc_status read_sample(dlc_loader *loader, int64_t index, void *into,
     return status;
 }
 
-/* Puts the name of the sample before the detail sentence of a failure. */
-static dlc_status name_failure(const dlc_loader *loader, int64_t index,
-                               dlc_status status) {
-    char name[NAME_BYTES];
-    if (status != DLC_ERR_DATA)
-        return status;
-    dlc_samples_name(&loader->samples, index, name, sizeof name);
-    return dlc_fail(status, "%s: %s", name, dlc_detail());
-}
-
 static int is_made(const dlc_loader *loader, int32_t i) {
     return !(loader->args.fields.unread >> i & 1) &&
            !(i == DLC_FIELD_DATA && loader->as_read);
 }
 
+/* A vector may have NaN for what is not known, but not where a net computes with it. */
+static dlc_status check_input(const dlc_loader *loader, const dlc_load_scratch *scratch,
+                              int32_t i) {
+    const dlc_loaded_field *field = &loader->field[i];
+    int is_input = field->field && loader->args.fields.inputs >> i & 1 &&
+                   field->field->role == DLC_ROLE_VECTOR;
+    return is_input ? dlc_samples_check_numbers(&loader->samples, &scratch->read,
+                                                field->source, 0)
+                    : DLC_OK;
+}
+
 dlc_status dlc_loader_load(dlc_loader *loader, dlc_load_scratch *scratch, int64_t index,
                            uint64_t position, void *const *to) {
     const dlc_loader_args *args = &loader->args;
-    dlc_status status = DLC_OK;
-    DLC_TRY(read_sample(loader, index, loader->as_read ? to[DLC_FIELD_DATA] : NULL,
-                        &scratch->read));
+    dlc_status status = read_sample(
+        loader, index, loader->as_read ? to[DLC_FIELD_DATA] : NULL, &scratch->read);
     uint64_t draw = args->test ? (uint64_t)index : position;
     scratch->height = scratch->width = 0;
     for (int32_t i = 0; status == DLC_OK && i < loader->fields; i++)
-        if (is_made(loader, i))
-            status = dlc_load_field(loader, scratch, &loader->field[i], draw, to[i]);
-    return name_failure(loader, index, status);
+        if (is_made(loader, i)) {
+            status = check_input(loader, scratch, i);
+            if (status == DLC_OK)
+                status = dlc_load_field(loader, scratch, &loader->field[i], draw,
+                                        to[i]);
+        }
+    return dlc_samples_name_failure(&loader->samples, index, status);
 }
 
 dlc_status dlc_loader_load_run(dlc_loader *loader, int32_t count, const int64_t *index,

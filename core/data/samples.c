@@ -2,6 +2,7 @@
 #include "data/samples.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -151,6 +152,22 @@ static dlc_status check_fields(const dlc_samples *samples) {
     return DLC_OK;
 }
 
+/* Names are printed in tables and kept one a line, in checkpoints and elsewhere. */
+static dlc_status check_class_names(const dlc_samples *samples) {
+    for (int32_t f = 0; f < samples->info.field_count; f++) {
+        const dlc_field *field = dlc_samples_field(samples, f);
+        for (int32_t c = 0; field->class_names && c < field->classes; c++)
+            for (const char *at = field->class_names[c]; *at; at++)
+                if ((unsigned char)*at < ' ' || *at == '\x7f')
+                    return dlc_fail(
+                        DLC_ERR_DATA,
+                        "the name of class %d, \"%.200s\", has a line break "
+                        "or another control character in it: rename it",
+                        (int)c, field->class_names[c]);
+    }
+    return DLC_OK;
+}
+
 dlc_status dlc_samples_describe(const dlc_data_ops *ops, dlc_source *source,
                                 dlc_samples *samples) {
     dlc_samples made = {.ops = ops, .source = source};
@@ -164,6 +181,7 @@ dlc_status dlc_samples_describe(const dlc_data_ops *ops, dlc_source *source,
         DLC_TRY(check_fields(&made));
     else
         describe_simple(&made);
+    DLC_TRY(check_class_names(&made));
     made.image = find_image(&made);
     made.label = find_role(&made, ROLE(CLASS), -1);
     made.classes = made.label >= 0 ? made.label : find_role(&made, ROLE(CLASSES), -1);
@@ -195,6 +213,86 @@ void dlc_samples_name(const dlc_samples *samples, int64_t index, char *text,
     else
         (void)snprintf(text, room, "sample %" PRId64, index);
     text[room - 1] = '\0';
+}
+
+dlc_status dlc_samples_name_failure(const dlc_samples *samples, int64_t index,
+                                    dlc_status status) {
+    enum { NAME_BYTES = 512 };
+    char name[NAME_BYTES];
+    if (status != DLC_ERR_DATA)
+        return status;
+    dlc_samples_name(samples, index, name, sizeof name);
+    return strncmp(dlc_detail(), name, strlen(name)) == 0
+               ? status
+               : dlc_fail(status, "%s: %s", name, dlc_detail());
+}
+
+/* ---- Numbers ----------------------------------------------------------------- */
+
+/* The first number that is infinite or, unless it may be, NaN; -1: there is none. */
+static int64_t find_wrong(const float *value, int64_t count, int may_be_nan) {
+    enum { BLOCK = 1024 };
+    const uint32_t infinite = 0x7f800000, all_but_sign = 0x7fffffff;
+    for (int64_t first = 0, end; first < count; first = end) {
+        uint32_t wrong = 0, bits;
+        end = count - first < BLOCK ? count : first + BLOCK;
+        for (int64_t i = first; i < end; i++) {
+            memcpy(&bits, value + i, sizeof bits);
+            bits &= all_but_sign;
+            wrong |= may_be_nan ? bits == infinite : bits >= infinite;
+        }
+        for (int64_t i = first; wrong && i < end; i++)
+            if (isinf(value[i]) || (isnan(value[i]) && !may_be_nan))
+                return i;
+    }
+    return -1;
+}
+
+/* Writes where a number is, as in "0, 3, 5". */
+static void write_place(const dlc_shape *shape, int64_t at, char *text, size_t room) {
+    int64_t after = dlc_shape_count(shape);
+    size_t used = 0;
+    text[0] = '\0';
+    for (int32_t i = 0; i < shape->rank && used < room; i++) {
+        after /= shape->dims[i];
+        used += (size_t)snprintf(text + used, room - used, "%s%" PRId64, i ? ", " : "",
+                                 at / after);
+        at %= after;
+    }
+}
+
+dlc_status dlc_samples_check_numbers(const dlc_samples *samples,
+                                     const dlc_read_sample *read, int32_t f,
+                                     int may_be_nan) {
+    const dlc_field *field = dlc_samples_field(samples, f);
+    const dlc_value *value = &read->value[f];
+    char place[256];
+    int is_number = field->role == DLC_ROLE_IMAGE || field->role == DLC_ROLE_VECTOR;
+    int64_t wrong = is_number && field->dtype == DLC_F32
+                        ? find_wrong(value->data, dlc_shape_count(&value->shape),
+                                     may_be_nan)
+                        : -1;
+    if (wrong < 0)
+        return DLC_OK;
+    float number = ((const float *)value->data)[wrong];
+    write_place(&value->shape, wrong, place, sizeof place);
+    return dlc_fail(DLC_ERR_DATA,
+                    "field %s has %s at %s; numbers must be finite as float32%s",
+                    field->name,
+                    isnan(number) ? "nan"
+                    : number > 0  ? "inf"
+                                  : "-inf",
+                    place,
+                    may_be_nan ? ", or nan where they are not known"
+                               : ", and may be nan only in what a loss compares with");
+}
+
+/* What a net begins with is known; of anything else NaN says that it is not. */
+static dlc_status check_numbers(const dlc_samples *samples, const dlc_read_sample *read,
+                                int32_t f) {
+    int may_be_nan = f != samples->image &&
+                     dlc_samples_field(samples, f)->role == DLC_ROLE_VECTOR;
+    return dlc_samples_check_numbers(samples, read, f, may_be_nan);
 }
 
 /* ---- Reading ----------------------------------------------------------------- */
@@ -282,9 +380,10 @@ static dlc_status read_simple(const dlc_samples *samples, int64_t index,
     read->value[samples->image].shape = samples->info.shape;
     read->value[samples->label] = (dlc_value){.data = &read->label,
                                               .bytes = sizeof read->label};
-    return DLC_ASK(
-        samples->ops, "read",
-        samples->ops->read(samples->source, 1, &index, memory, &read->label));
+    DLC_TRY(
+        DLC_ASK(samples->ops, "read",
+                samples->ops->read(samples->source, 1, &index, memory, &read->label)));
+    return check_numbers(samples, read, samples->image);
 }
 
 static dlc_status read_fields(const dlc_samples *samples, dlc_read_sample *read) {
@@ -295,8 +394,10 @@ static dlc_status read_fields(const dlc_samples *samples, dlc_read_sample *read)
     DLC_TRY(DLC_ASK(samples->ops, "read_sample",
                     samples->ops->read_sample(samples->source, &read->sample)));
     for (int32_t f = 0; f < samples->info.field_count; f++)
-        if (wanted >> f & 1)
+        if (wanted >> f & 1) {
             DLC_TRY(check_value(samples, read, f));
+            DLC_TRY(check_numbers(samples, read, f));
+        }
     read->label = DLC_LABEL_NONE;
     if (samples->label >= 0 && wanted >> samples->label & 1)
         memcpy(&read->label, read->value[samples->label].data, sizeof read->label);

@@ -27,7 +27,8 @@ typedef struct dlc_samples {
 } dlc_samples;
 
 /* Describes the fields of an open source. DLC_ERR_PLUGIN for a description that is
- * wrong; DLC_ERR_DATA for samples that have nothing that a net can begin with. */
+ * wrong; DLC_ERR_DATA for samples that have nothing that a net can begin with, and for
+ * names of classes with control characters. */
 dlc_status dlc_samples_describe(const dlc_data_ops *ops, dlc_source *source,
                                 dlc_samples *samples);
 
@@ -63,7 +64,9 @@ dlc_status dlc_samples_read(const dlc_samples *samples, int64_t index, int label
                             void *into, dlc_read_sample *read);
 
 /* Reads the fields `wanted`, bit f for field f, in the same way. A value that is not
- * encoded has a shape, also where all samples have the field's. */
+ * encoded has a shape, also where all samples have the field's. DLC_ERR_DATA for
+ * numbers that are not finite, but for NaN in vectors that the net does not begin with:
+ * that they are not known. */
 dlc_status dlc_samples_read_fields(const dlc_samples *samples, int64_t index,
                                    uint32_t wanted, void *into, dlc_read_sample *read);
 
@@ -73,8 +76,17 @@ dlc_status dlc_samples_read_several(const dlc_samples *samples, int32_t count,
                                     const int64_t *index, void *images,
                                     int32_t *labels);
 
+/* Checks the numbers of a field that was read. */
+dlc_status dlc_samples_check_numbers(const dlc_samples *samples,
+                                     const dlc_read_sample *read, int32_t field,
+                                     int may_be_nan);
+
 /* Writes what the user calls a sample: the source's name for it, or its number. */
 void dlc_samples_name(const dlc_samples *samples, int64_t index, char *text,
                       size_t room);
+/* Puts the name of the sample before the sentence of a DLC_ERR_DATA, unless it begins
+ * with it; returns the status. */
+dlc_status dlc_samples_name_failure(const dlc_samples *samples, int64_t index,
+                                    dlc_status status);
 
 #endif

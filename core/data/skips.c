@@ -10,7 +10,7 @@ enum { NAMED = 10 };
 
 dlc_status dlc_skips_open(int64_t most, dlc_skips *skips) {
     *skips = (dlc_skips){.most = most};
-    if (most == 0)
+    if (most <= 0)
         return DLC_OK;
     skips->index = dlc_alloc((size_t)most, sizeof *skips->index);
     if (!skips->index)
@@ -53,9 +53,25 @@ static dlc_status add(dlc_skips *skips, int64_t index) {
     return DLC_OK;
 }
 
+dlc_status dlc_skips_advise(void) {
+    return dlc_fail(DLC_ERR_DATA,
+                    "%s; `on_error = skip`, beside `source`, skips samples that cannot "
+                    "be read",
+                    dlc_detail());
+}
+
+int dlc_skips_have(dlc_skips *skips, int64_t index) {
+    if (!skips->is_open)
+        return 0;
+    pthread_mutex_lock(&skips->lock);
+    int is = is_known(skips, index);
+    pthread_mutex_unlock(&skips->lock);
+    return is;
+}
+
 dlc_status dlc_skips_add(dlc_skips *skips, int64_t index) {
     if (!skips->is_open)
-        return DLC_ERR_DATA; /* with the sentence that is there */
+        return skips->most < 0 ? DLC_ERR_DATA : dlc_skips_advise();
     pthread_mutex_lock(&skips->lock);
     dlc_status status = is_known(skips, index) ? DLC_OK : add(skips, index);
     pthread_mutex_unlock(&skips->lock);

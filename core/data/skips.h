@@ -17,7 +17,8 @@ typedef struct dlc_skips {
     int is_open;
 } dlc_skips;
 
-/* At most `most` samples may be skipped; 0: none. */
+/* At most `most` samples may be skipped; 0: none, unless the user allows it; -1: none,
+ * whatever the user says. */
 dlc_status dlc_skips_open(int64_t most, dlc_skips *skips);
 void dlc_skips_close(dlc_skips *skips); /* a zeroed one is allowed */
 
@@ -25,5 +26,9 @@ void dlc_skips_close(dlc_skips *skips); /* a zeroed one is allowed */
  * of. DLC_ERR_DATA, with that sentence, if it is one too many; a sample that was
  * skipped before never is. */
 dlc_status dlc_skips_add(dlc_skips *skips, int64_t index);
+/* Was the sample skipped? */
+int dlc_skips_have(dlc_skips *skips, int64_t index);
+/* DLC_ERR_DATA: dlc_detail(), and how to skip such samples. */
+dlc_status dlc_skips_advise(void);
 
 #endif

@@ -262,6 +262,7 @@ static void note_field(graph_maker *maker, const dlc_graph_layer *layer, int32_t
     dlc_graph_field *field = &maker->graph->field[layer->input[i].output];
     field->phases |= layer->phases;
     field->is_label |= i > 0 && is_metric(layer);
+    field->is_input |= i == 0 || !is_metric(layer);
 }
 
 static void find_inputs(graph_maker *maker, dlc_graph_layer *layer) {

@@ -30,6 +30,7 @@ typedef struct dlc_graph_field {
     char *name;
     unsigned phases; /* in which it is read */
     int is_label;    /* a loss or metric compares with it */
+    int is_input;    /* a layer computes with it */
 } dlc_graph_field;
 
 /* How the ranks of a job split a layer: by samples, or by the channels of its output;

@@ -41,7 +41,7 @@ static dlc_feed_args feed_args(const dlc_session *session, dlc_phase phase) {
         args.first = data->first;
         args.samples = data->count;
         if (data->needs_all)
-            args.max_skipped = 0;
+            args.max_skipped = -1;
     } else {
         args.count = (int32_t)session->local_batch;
         args.batch = session->global_batch;

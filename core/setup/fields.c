@@ -55,6 +55,8 @@ void dlc_setup_bind_fields(const dlc_setup *setup, dlc_phase phase,
         fields.source[i] = source;
         if (graph->field[i].is_label || i == DLC_FIELD_LABEL)
             fields.labels |= 1u << i;
+        if (graph->field[i].is_input)
+            fields.inputs |= 1u << i;
         /* The class of a sample is for reports, too. */
         if (!is_read && i != DLC_FIELD_DATA &&
             (i != DLC_FIELD_LABEL || source != samples->label))

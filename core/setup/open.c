@@ -280,19 +280,25 @@ static void check_name(const dlc_setup *setup, dlc_problems *problems) {
                          setup->name);
 }
 
+/* `data` is the table of [data]. */
+static dlc_status check_sections_of_data(dlc_setup *setup, const dlc_option *data,
+                                         dlc_problems *problems) {
+    DLC_TRY(find_device(setup, problems));
+    DLC_TRY(check_train(setup, problems));
+    DLC_TRY(check_data(setup, problems, "data", data, &setup->train));
+    return dlc_config_find(setup->config, "data.test")
+               ? check_data(setup, problems, "data.test", dlc_test_section_options,
+                            &setup->test)
+               : DLC_OK;
+}
+
 static dlc_status check_all(dlc_setup *setup, unsigned phases, dlc_problems *problems) {
     const dlc_option *net_tables[] = {dlc_net_section_options};
     DLC_TRY(dlc_settings_make(setup->config, "net", net_tables, 1, problems,
                               &setup->net_settings));
     setup->name = dlc_settings_get_string(setup->net_settings, "name");
     check_name(setup, problems);
-    DLC_TRY(find_device(setup, problems));
-    DLC_TRY(check_train(setup, problems));
-    DLC_TRY(
-        check_data(setup, problems, "data", dlc_data_section_options, &setup->train));
-    if (dlc_config_find(setup->config, "data.test"))
-        DLC_TRY(check_data(setup, problems, "data.test", dlc_test_section_options,
-                           &setup->test));
+    DLC_TRY(check_sections_of_data(setup, dlc_data_section_options, problems));
     DLC_TRY(check_solver(setup, problems));
     DLC_TRY(check_consistency(setup, problems));
     DLC_TRY(check_transport(setup, problems));
@@ -347,8 +353,10 @@ dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {
                                  args->nsets, &problems, &made->config);
     if (status == DLC_OK) {
         made->trained = args->trained;
-        status = check_all(made, args->phases, &problems);
-        if (status == DLC_OK)
+        status = args->data_only /* without a net, [data] needs no batch, either */
+                     ? check_sections_of_data(made, dlc_test_section_options, &problems)
+                     : check_all(made, args->phases, &problems);
+        if (status == DLC_OK && !args->data_only)
             status = check_nets(made, args->phases, &problems);
         /* Report the mistakes found so far, whatever ended the search. */
         char *detail = status == DLC_OK ? NULL : dlc_strdup(dlc_detail());

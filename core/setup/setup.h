@@ -102,6 +102,7 @@ typedef struct dlc_setup_args {
     /* DLC_PHASE_ bits: the phases whose data is opened ([data.test] only if it is
      * present) and whose layers are checked. 0: only net.ini is checked. */
     unsigned phases;
+    int data_only; /* look at the data sections and at [train] alone */
     /* Optional: the classes that the weights of a test know; valid during the call. */
     const dlc_data_info *trained;
     /* Optional: called for each mistake, in addition to the log. */

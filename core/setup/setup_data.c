@@ -3,9 +3,11 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "data/batch_layout.h"
 #include "data/feed.h"
+#include "data/skips.h"
 #include "setup/classes.h"
 #include "setup/data_source.h"
 #include "setup/setup_checks.h"
@@ -58,7 +60,8 @@ typedef struct reading {
 static dlc_status read_samples(reading *r, int64_t first, int64_t end) {
     dlc_data_setup *data = r->data;
     for (int64_t i = first; i < end; i++) {
-        DLC_TRY(dlc_samples_read(&data->samples, i, 0, NULL, &r->read));
+        dlc_status status = dlc_samples_read(&data->samples, i, 0, NULL, &r->read);
+        DLC_TRY(dlc_samples_name_failure(&data->samples, i, status));
         if (r->read.label > data->largest_label)
             data->largest_label = r->read.label;
     }
@@ -118,7 +121,9 @@ static dlc_status check_samples(const checked_section *at) {
     if (status == DLC_OK)
         status = check_files(at);
     dlc_read_sample_free(&r.read);
-    return skips && status == DLC_ERR_DATA ? DLC_OK : report(at, "source", status);
+    if (status == DLC_ERR_DATA)
+        status = skips ? DLC_OK : dlc_skips_advise();
+    return report(at, "source", status);
 }
 
 /* ---- Sections ---------------------------------------------------------------- */
@@ -134,6 +139,31 @@ static dlc_status check_feed(const checked_section *at) {
     return report(at, "source", dlc_feed_bytes(&args, &bytes, &batch));
 }
 
+/* Means and deviations of images from 0 to 1, as torchvision has them, make huge values
+ * of bytes. */
+static void warn_of_scale(const checked_section *at) {
+    const dlc_data_setup *data = at->data;
+    const dlc_field *image = dlc_samples_field(&data->samples, data->samples.image);
+    int64_t channels = image->role == DLC_ROLE_IMAGE ? image->shape.dims[0] : 0;
+    dlc_text mean = {0}, std = {0};
+    int is_unit = channels > 0 && image->dtype == DLC_U8;
+    for (int64_t c = 0; c < channels; c++) {
+        double center = (double)dlc_transforms_mean(data->transforms, c);
+        double deviation = 1 / (double)dlc_transforms_scale(data->transforms, c);
+        is_unit &= center > 0 && center <= 1 && deviation > 0 && deviation < 1;
+        dlc_text_add(&mean, "%s%.4g", c ? ", " : "", 255 * center);
+        dlc_text_add(&std, "%s%.4g", c ? ", " : "", 255 * deviation);
+    }
+    if (is_unit)
+        dlc_warn("%s: [%s] normalize has mean and std of values from 0 to 1, but these "
+                 "images are bytes, from 0 to 255: normalize(mean=(%s), std=(%s)) has "
+                 "them for bytes",
+                 dlc_settings_where(data->settings, "transforms"), at->name,
+                 dlc_text_string(&mean), dlc_text_string(&std));
+    dlc_text_free(&mean);
+    dlc_text_free(&std);
+}
+
 static dlc_status check_section(const checked_section *at) {
     dlc_data_setup *data = at->data;
     if (!data->present || data->broken)
@@ -146,7 +176,10 @@ static dlc_status check_section(const checked_section *at) {
         return status;
     }
     DLC_TRY(check_feed(at));
-    return data->broken ? DLC_OK : check_samples(at);
+    if (data->broken)
+        return DLC_OK;
+    warn_of_scale(at);
+    return check_samples(at);
 }
 
 static const char *transforms_of(const dlc_data_setup *data) {

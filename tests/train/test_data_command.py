@@ -207,8 +207,8 @@ class Data(unittest.TestCase):
             self.assertEqual(sum(l == c for _, l in lists["validation"]), round(count * 0.2), c)
         before = (self.path / "part-validation.txt").read_text()
         done = self.run_dlcore("split", "net.ini", "-o", "part", "--validation=0.2", "--json")
-        self.assertEqual(json.loads(done.stdout), {name: {"path": f"part-{name}.txt", "samples": len(lists[name])}
-                                                   for name in lists})
+        self.assertEqual(json.loads(done.stdout), {"classes": [f"class {c}" for c in range(CLASSES)]} | {
+            name: {"path": f"part-{name}.txt", "samples": len(lists[name])} for name in lists})
         self.assertEqual((self.path / "part-validation.txt").read_text(), before)
         self.run_dlcore("split", "net.ini", "-o", "part", "--validation=0.2", "--seed=9")
         self.assertNotEqual((self.path / "part-validation.txt").read_text(), before)

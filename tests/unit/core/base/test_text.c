@@ -1,4 +1,5 @@
-/* Tests the cells of tables (core/base/text.c): their width counts characters. */
+/* Tests the cells of tables (core/base/text.c): their width counts characters, and they
+ * stay on their line. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,9 @@ static const struct {
     {-5, 9, "b\xc3\xa4r", "b\xc3\xa4r  "},
     {3, 2, "b\xc3\xa4r", " b\xc3\xa4"},
     {-4, 2, "\xe7\x8a\xac\xe3\x81\xae\xe5\x86\x99", "\xe7\x8a\xac\xe3\x81\xae  "},
-    {4, 9, "\xff\xc3", "  \xff\xc3"}, /* not UTF-8: bytes */
+    {9, 9, "\xff\xc3", " \\xff\\xc3"}, /* not UTF-8: bytes */
+    {-6, 9, "a\nb\x1b", "a\\nb\\x1b"},
+    {-8, 3, "\ra\tb", "\\ra\\t   "},
 };
 
 START_TEST(cells_count_characters) {
