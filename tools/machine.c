@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/read.h"
 #include "topology/cores.h"
 #include "topology/quota.h"
 
@@ -62,21 +63,6 @@ static void read_cpu(dlc_machine *machine) {
     fclose(file);
 }
 
-static void read_memory(dlc_machine *machine) {
-    char line[256];
-    FILE *file = fopen("/proc/meminfo", "re");
-    if (!file)
-        return;
-    while (fgets(line, sizeof line, file)) {
-        const char *value = value_of(line, "MemTotal");
-        if (value)
-            machine->memory = strtoull(value, NULL, 10) * 1024;
-        if ((value = value_of(line, "MemAvailable")))
-            machine->memory_free = strtoull(value, NULL, 10) * 1024;
-    }
-    fclose(file);
-}
-
 static void read_shared_memory(dlc_machine *machine) {
     struct statvfs shm;
     struct rlimit locked;
@@ -101,28 +87,45 @@ void dlc_machine_read(dlc_machine *machine) {
         machine->cores = dlc_cores_count(cores);
     dlc_cores_close(cores);
     machine->quota = dlc_quota_cores("");
-    read_memory(machine);
+    machine->memory = (uint64_t)dlc_quota_memory("");
+    machine->memory_free = (uint64_t)dlc_quota_memory_free("");
+    machine->memory_whole = dlc_read_kilobytes("/proc/meminfo", "MemTotal");
     read_shared_memory(machine);
 }
 
 /* ---- Printing ------------------------------------------------------------------- */
 
-static double gigabytes(uint64_t bytes) {
-    return (double)bytes / 1e9;
+/* "21.7 GB", or "40 MB" of little. */
+static const char *amount(uint64_t bytes, char text[32]) {
+    const double least = 1e9, small = 1e6;
+    int is_small = (double)bytes < least;
+    (void)snprintf(text, 32, is_small ? "%.0f MB" : "%.1f GB",
+                   (double)bytes / (is_small ? small : least));
+    return text;
+}
+
+static void print_memory(const dlc_machine *machine) {
+    char all[32], left[32], whole[32];
+    printf("  memory         %s, %s free", amount(machine->memory, all),
+           amount(machine->memory_free, left));
+    if (machine->memory < machine->memory_whole)
+        printf(" (cgroup; the machine has %s)", amount(machine->memory_whole, whole));
+    putchar('\n');
 }
 
 void dlc_machine_print(const dlc_machine *machine) {
+    char shm[32], left[32];
     printf("  CPU            %s\n", machine->cpu[0] ? machine->cpu : "unknown");
     if (machine->features[0])
         printf("  instructions   %s\n", machine->features);
     printf("  cores          %d may be used", machine->cores);
     if (machine->quota > 0)
         printf(", with the CPU time of %.2f cores (cgroup)", machine->quota);
-    printf("\n  memory         %.1f GB, %.1f GB free\n", gigabytes(machine->memory),
-           gigabytes(machine->memory_free));
+    putchar('\n');
+    print_memory(machine);
     if (machine->shm)
-        printf("  shared memory  /dev/shm %.1f GB, %.1f GB free; ",
-               gigabytes(machine->shm), gigabytes(machine->shm_free));
+        printf("  shared memory  /dev/shm %s, %s free; ", amount(machine->shm, shm),
+               amount(machine->shm_free, left));
     else
         printf("  shared memory  no /dev/shm; ");
     printf("memfd %s\n", machine->memfd ? "works" : "is refused");

@@ -14,10 +14,11 @@ typedef struct dlc_machine {
     char features[256]; /* instruction sets that matter for speed: "avx2 fma" */
     int cores;          /* that this process may use; 0: unknown */
     double quota;       /* CPU time that the cgroup allows, in cores; 0: no limit */
-    uint64_t memory, memory_free;
-    uint64_t shm, shm_free; /* of /dev/shm; 0: there is none */
-    int memfd;              /* memfd_create works */
-    uint64_t locked;        /* bytes that may be locked, or MACHINE_UNLIMITED */
+    uint64_t memory, memory_free; /* that the cgroup allows */
+    uint64_t memory_whole;        /* of the machine */
+    uint64_t shm, shm_free;       /* of /dev/shm; 0: there is none */
+    int memfd;                    /* memfd_create works */
+    uint64_t locked;              /* bytes that may be locked, or MACHINE_UNLIMITED */
 } dlc_machine;
 
 /* Unknown fields are 0 or empty. */

@@ -82,7 +82,8 @@ const dlc_option dlc_train_section_options[] = {
                "[parallel] ranks says otherwise"),
     DLC_INT("threads", "0", 0, 4096, "compute threads of a rank; 0: one per core"),
     DLC_BOOL("bind", "true", "bind each rank to its own cores"),
-    DLC_INT("epochs", NULL, 0, 1e6, "passes over the training data"),
+    DLC_INT("epochs", NULL, 0, 1e6,
+            "passes over the training data, each rounded up to whole iterations"),
     DLC_INT("iterations", NULL, 0, 1e12, "updates of the weights; instead of epochs"),
     DLC_INT("seed", "1", 0, 0x1p53, "seed of all random numbers"),
     DLC_CHOICE(

@@ -138,14 +138,47 @@ static double memory_v1(const char *folder) {
     return bytes_in(folder, "memory.limit_in_bytes");
 }
 
-static double memory_of_machine(const char *root) {
+/* What a group may still take; 1 byte if it has taken all. Cache of files can be freed,
+ * which the inactive part of it at least is. */
+static double left_of(const char *folder, double limit, const char *used,
+                      const char *inactive) {
+    char path[PATH_MAX], text[8192];
+    double taken = bytes_in(folder, used), cache = 0;
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    if (limit <= 0 || taken <= 0)
+        return 0;
+    const char *at = dlc_read_text(path, text, sizeof text) ? strstr(text, inactive)
+                                                            : NULL;
+    if (at)
+        (void)sscanf(at + strlen(inactive), "%lf", &cache);
+    double left = limit - taken + (cache < taken ? cache : taken);
+    return left > 1 ? left : 1;
+}
+
+static double free_v2(const char *folder) {
+    return left_of(folder, memory_v2(folder), "memory.current", "inactive_file ");
+}
+
+static double free_v1(const char *folder) {
+    return left_of(folder, memory_v1(folder), "memory.usage_in_bytes",
+                   "total_inactive_file ");
+}
+
+/* The less of what the machine has, by /proc/meminfo, and what the groups allow. */
+static double least_memory(const char *root, const char *name, const limited *memory) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    return (double)dlc_read_kilobytes(path, "MemTotal");
+    double machine = (double)dlc_read_kilobytes(path, name);
+    double group = least_limit(root, memory);
+    return group > 0 && (machine <= 0 || group < machine) ? group : machine;
 }
 
 double dlc_quota_memory(const char *root) {
     static const limited memory = {"memory", memory_v2, memory_v1};
-    double machine = memory_of_machine(root), group = least_limit(root, &memory);
-    return group > 0 && (machine <= 0 || group < machine) ? group : machine;
+    return least_memory(root, "MemTotal", &memory);
+}
+
+double dlc_quota_memory_free(const char *root) {
+    static const limited memory = {"memory", free_v2, free_v1};
+    return least_memory(root, "MemAvailable", &memory);
 }

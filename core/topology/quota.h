@@ -11,4 +11,7 @@ double dlc_quota_cores(const char *root);
  * the machine's memory, or the cgroup's limit if it is less; 0: unknown. */
 double dlc_quota_memory(const char *root);
 
+/* The bytes of it that are free now, or can be freed at once; 0: unknown. */
+double dlc_quota_memory_free(const char *root);
+
 #endif

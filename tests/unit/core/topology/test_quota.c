@@ -69,6 +69,28 @@ START_TEST(memory_limits) {
 }
 END_TEST
 
+/* The least that any group, or the machine, has left; cache of files can be freed. */
+START_TEST(memory_left) {
+    ck_assert_double_eq(dlc_quota_memory_free(root), 0);
+    put("/proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n");
+    ck_assert_double_eq(dlc_quota_memory_free(root), 8 * GB);
+    put("/proc/self/cgroup", "0::/a\n");
+    put("/sys/fs/cgroup/a/memory.max", "4294967296\n");
+    put("/sys/fs/cgroup/a/memory.current", "3221225472\n");
+    ck_assert_double_eq(dlc_quota_memory_free(root), 1 * GB);
+    put("/sys/fs/cgroup/a/memory.stat", "file 9\ninactive_file 1073741824\n");
+    ck_assert_double_eq(dlc_quota_memory_free(root), 2 * GB);
+    put("/sys/fs/cgroup/a/memory.max", "max\n");
+    ck_assert_double_eq(dlc_quota_memory_free(root), 8 * GB);
+    put("/proc/self/cgroup", "4:memory:/y\n");
+    put("/sys/fs/cgroup/memory/y/memory.limit_in_bytes", "41943040\n");
+    put("/sys/fs/cgroup/memory/y/memory.usage_in_bytes", "41943040\n");
+    ck_assert_double_eq(dlc_quota_memory_free(root), 1);
+    put("/sys/fs/cgroup/memory/y/memory.stat", "total_inactive_file 1048576\n");
+    ck_assert_double_eq(dlc_quota_memory_free(root), 1048576);
+}
+END_TEST
+
 START_TEST(version_2) {
     put("/proc/self/cgroup", "0::/a/b/c\n");
     put("/sys/fs/cgroup/a/b/c/cpu.max", "max 100000\n");
