@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,6 +269,30 @@ out:
     return rc;
 }
 
+/* What tells CMake where dlcore is, if this command is not where CMake looks anyway: a
+ * folder of a clone, or of an installation. "" otherwise. */
+static void find_option(char *option, size_t room) {
+    static const char *const usual[] = {"/usr", "/usr/local"};
+    char path[PATH_MAX], config[PATH_MAX + 32];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    option[0] = '\0';
+    for (int i = 0; i < 2 && length > 0; i++) { /* PREFIX/bin/dlcore */
+        path[length] = '\0';
+        char *slash = strrchr(path, '/');
+        length = slash ? slash - path : 0;
+    }
+    if (length <= 0)
+        return;
+    path[length] = '\0';
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (strcmp(path, usual[i]) == 0)
+            return;
+    (void)snprintf(config, sizeof config, "%s/dlcoreConfig.cmake", path);
+    (void)snprintf(option, room, " -D %s='%s'",
+                   access(config, R_OK) == 0 ? "dlcore_DIR" : "CMAKE_PREFIX_PATH",
+                   path);
+}
+
 dlc_status dlc_plugin_new(const char *kind, const char *name, const char *folder) {
     DLC_TRY(check_kind(kind));
     DLC_TRY(check_name(name));
@@ -279,13 +304,15 @@ dlc_status dlc_plugin_new(const char *kind, const char *name, const char *folder
         made[n - 1] = '\0';
     dlc_status rc = made[0] ? make_folder(made, kind, name)
                             : dlc_fail(DLC_ERR_CONFIG, "--dir is empty");
+    char option[PATH_MAX + 32];
+    find_option(option, sizeof option);
     if (rc == DLC_OK)
         printf("%s: a plugin of kind %s. Build and test it:\n\n"
-               "    cmake -S %s -B %s/build\n"
+               "    cmake -S %s -B %s/build%s\n"
                "    cmake --build %s/build\n"
                "    ctest --test-dir %s/build --output-on-failure\n\n"
                "%s/README.md describes the next steps.\n",
-               made, kind, made, made, made, made, made);
+               made, kind, made, made, option, made, made, made);
     dlc_free(made);
     return rc;
 }
