@@ -2,11 +2,13 @@
 #include "check_report.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "options.h"
 #include "session/memory.h"
+#include "streams.h"
 
 /* ---- Totals -------------------------------------------------------- */
 
@@ -88,21 +90,36 @@ static void widen(int *width, const char *text) {
 
 /* The columns' widths. */
 typedef struct columns {
-    int name, type, output;
+    int name, type, output, parameters, multiply_adds;
+    int terminal; /* columns that a line may have; 0: any */
 } columns;
+
+/* What is left of a terminal's line for the last column. */
+static int left_of(const columns *width) {
+    const int gaps = 10;
+    int used = width->name + width->type + width->output + width->parameters +
+               width->multiply_adds + gaps;
+    return !width->terminal         ? INT_MAX
+           : used < width->terminal ? width->terminal - used
+                                    : 0;
+}
 
 /* Prints one line of the table, or with `print` 0 only measures it. */
 static void add_line(const dlc_net_row *row, int64_t multiply_adds, const char *by,
                      int print, columns *width) {
-    char shape[96];
+    char shape[96], parameters[32], sums[32];
     format_shape(&row->output, shape, sizeof shape);
+    (void)snprintf(parameters, sizeof parameters, "%" PRId64, row->parameters);
+    (void)snprintf(sums, sizeof sums, "%" PRId64, multiply_adds);
     widen(&width->name, row->name);
     widen(&width->type, row->type);
     widen(&width->output, shape);
+    widen(&width->parameters, parameters);
+    widen(&width->multiply_adds, sums);
     if (print)
-        printf("%-*s  %-*s  %-*s %12" PRId64 " %14" PRId64 "  %s\n", width->name,
-               row->name, width->type, row->type, width->output, shape, row->parameters,
-               multiply_adds, by);
+        printf("%-*s  %-*s  %-*s  %*s  %*s  %.*s\n", width->name, row->name,
+               width->type, row->type, width->output, shape, width->parameters,
+               parameters, width->multiply_adds, sums, left_of(width), by);
 }
 
 /* Layers that run in tests only. They are not part of the totals. */
@@ -144,11 +161,12 @@ static dlc_status print_train_rows(const dlc_session *session, int print,
 
 /* Goes over the rows twice: to measure the columns, then to print them. */
 static dlc_status print_rows(const dlc_session *session) {
-    columns width = {5, 4, 6};
+    columns width = {5, 4, 6, 6, 8, .terminal = dlc_tool_columns()};
     for (int print = 0; print < 2; print++) {
         if (print)
-            printf("%-*s  %-*s  %-*s %12s %14s  %s\n", width.name, "layer", width.type,
-                   "type", width.output, "output", "parameters", "multiply-adds",
+            printf("%-*s  %-*s  %-*s  %*s  %*s  %.*s\n", width.name, "layer",
+                   width.type, "type", width.output, "output", width.parameters,
+                   "params", width.multiply_adds, "mul-adds", left_of(&width),
                    "done by");
         DLC_TRY(print_train_rows(session, print, &width));
         DLC_TRY(print_test_rows(session, print, &width));
@@ -170,9 +188,9 @@ static void print_memory(const dlc_session_memory *memory) {
     memory_part parts[MEMORY_PARTS];
     list_memory(memory, parts);
     printf("peak memory    %.1f MB per rank:", (double)memory->peak / 1e6);
-    for (int i = 0; i < MEMORY_PARTS; i++)
-        if (parts[i].bytes)
-            printf("%s %s %.1f", i ? "," : "", parts[i].name,
+    for (int i = 0, shown = 0; i < MEMORY_PARTS; i++)
+        if (parts[i].bytes) /* so many fit in a line of 80 columns */
+            printf("%s%s %.1f", shown++ % 3 ? ", " : "\n               ", parts[i].name,
                    (double)parts[i].bytes / 1e6);
     printf("\n");
 }

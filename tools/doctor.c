@@ -297,7 +297,9 @@ static dlc_status print_text(const findings *found) {
     print_devices(found->registry);
     printf("\nTo train a net\n");
     print_needs(found);
-    return judge(found);
+    DLC_TRY(judge(found));
+    printf("\nNets can be trained here.\n");
+    return DLC_OK;
 }
 
 static dlc_status print_json(const findings *found) {

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "class_names.h"
+#include "known_files.h"
 #include "setup/device_indices.h"
 #include "spinning.h"
 #include "streams.h"
@@ -85,10 +86,10 @@ static const struct argp net_argp = {.options = net_options, .parser = parse_net
 /* ---- Options of a job: shorthands for --set ---------------------------------- */
 
 static const char *const job_settings[] = {
-    "parallel.ranks",   "train.device",  "transport.type",   "solver.type",
-    "parallel.scaling", "train.epochs",  "train.iterations", "train.run_dir",
-    "train.seed",       "train.threads", "train.gpu",        "train.overcommit",
-    "consistency.type",
+    "parallel.ranks",   "train.device",         "transport.type",   "solver.type",
+    "parallel.scaling", "train.epochs",         "train.iterations", "train.run_dir",
+    "train.seed",       "train.threads",        "train.gpu",        "train.overcommit",
+    "consistency.type", "solver.learning_rate", "data.batch",
 };
 
 static const struct argp_option job_options[] = {
@@ -100,6 +101,10 @@ static const struct argp_option job_options[] = {
      "when the updates of one rank become visible to the others", 1},
     {"scaling", KEY_JOB + 4, "weak|strong", 0,
      "weak: each rank has the whole batch; strong: it is split among the ranks", 1},
+    {"learning-rate", KEY_JOB + 13, "X", 0, "base learning rate of the solver", 1},
+    {"lr", 0, NULL, OPTION_ALIAS, NULL, 1},
+    {"batch", KEY_JOB + 14, "N", 0, "samples of a batch", 1},
+    {"batch-size", 0, NULL, OPTION_ALIAS, NULL, 1},
     {"epochs", KEY_JOB + 5, "N", 0, "passes over the training data", 1},
     {"iterations", KEY_JOB + 6, "N", 0, "updates of the weights", 1},
     {"run-dir", KEY_JOB + 7, "DIR", 0, "folder of the run's checkpoints", 1},
@@ -157,8 +162,17 @@ void dlc_tool_share_input_of_train(struct argp_state *state,
 
 /* ---- Beginning and end ------------------------------------------------------- */
 
+/* argp calls this -?, which few try. */
+static void accept_short_help(int argc, char **argv) {
+    static char help[] = "--help";
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "-h") == 0)
+            argv[i] = help;
+}
+
 void dlc_tool_parse(const struct argp *argp, int argc, char **argv, void *input) {
     argp_err_exit_status = 2;
+    accept_short_help(argc, argv);
     error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
     if (!error) {
         dlc_exit_forbid(); /* the parser exits after --help */
@@ -214,7 +228,7 @@ static dlc_status open_setup(const dlc_tool_options *options, unsigned phases,
     return status;
 }
 
-dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
+dlc_status dlc_tool_setup(dlc_tool_options *options, unsigned phases,
                           dlc_setup **setup) {
     if (options->sets.failed)
         return dlc_fail(DLC_ERR_NOMEM, "out of memory");
@@ -225,6 +239,8 @@ dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
     if (options->log_file)
         DLC_TRY(dlc_log_file_open(options->log_file));
     dlc_tool_report_spinning();
+    DLC_TRY(dlc_known_file_check_net(options->path));
+    DLC_TRY(dlc_tool_weights_find(&options->weights));
     return open_setup(options, phases, setup);
 }
 
@@ -280,6 +296,11 @@ static void say_error(dlc_status status) {
 }
 
 int dlc_tool_end_rank(dlc_job *job, dlc_status status) {
+    if (status != DLC_OK && dlc_job_was_stopped(job)) {
+        if (dlc_job_rank(job) == 0)
+            dlc_info("stopped");
+        return 0;
+    }
     if (status != DLC_OK && !dlc_job_report_failure(job, status, detail_of(status)))
         say_error(status);
     return dlc_exit_code(status);

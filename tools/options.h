@@ -61,8 +61,9 @@ int dlc_tool_parse_count(const char *name, const char *argument, int most,
  * code 2. */
 const char *dlc_tool_parse_plot(const char *argument, struct argp_state *state);
 
-/* Opens the log file and the setup, with the data of `phases` (DLC_PHASE_ bits). */
-dlc_status dlc_tool_setup(const dlc_tool_options *options, unsigned phases,
+/* Opens the log file and the setup, with the data of `phases` (DLC_PHASE_ bits), and
+ * finds the files of the weights. */
+dlc_status dlc_tool_setup(dlc_tool_options *options, unsigned phases,
                           dlc_setup **setup);
 
 /* What a job with ranks on this device has to find out of its machine. */

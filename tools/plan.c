@@ -26,7 +26,6 @@ enum {
     KEY_LINK,
     KEY_INSIDE,
     KEY_LATENCY,
-    KEY_BATCH,
     KEY_SPEED,
     KEY_IMAGES,
     KEY_PASSES,
@@ -49,7 +48,6 @@ static const struct argp_option options[] = {
      "latency of a message between machines, such as 5us", 0},
     {"inside", KEY_INSIDE, "RATE", 0,
      "bandwidth between ranks of a machine (as recorded, else as measured here)", 0},
-    {"batch", KEY_BATCH, "N", 0, "batch per rank, instead of that in net.ini", 0},
     {"speed", KEY_SPEED, "X", 0,
      "predict for ranks X times as fast as those of this machine", 0},
     {"images-per-s", KEY_IMAGES, "X", 0,
@@ -110,9 +108,6 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     case KEY_LATENCY:
     case KEY_INSIDE:
         parse_target(command, key, argument, state);
-        return 0;
-    case KEY_BATCH:
-        dlc_tool_sets_add(&command->tool.sets, dlc_format("data.batch=%s", argument));
         return 0;
     case KEY_SPEED:
         command->given.speed = parse_factor("speed", argument, state);

@@ -236,6 +236,7 @@ static void forget_mesh(dlc_setup *setup) {
 static int measure_as_rank(dlc_job *job, void *argument) {
     const measuring *m = argument;
     int64_t batch = m->setup->train.batch, small = 0;
+    dlc_job_stop_at_once(job, 1);
     dlc_status status = divide_batch(m, job, &small);
     forget_mesh(m->setup);
     if (status == DLC_OK)

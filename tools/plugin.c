@@ -182,21 +182,23 @@ static const struct argp argp = {
 
 /* ---- list ---------------------------------------------------------------------- */
 
+/* `why`: what a usable feature does, or why it cannot be used. */
 static void print_row(const char *kind, const char *name, const char *device,
                       const dlc_plugin_entry *plugin, dlc_entry_state state,
-                      const char *reason) {
-    char clean[64], clean_device[64];
+                      const char *why) {
+    char clean[64], clean_device[64], clean_why[1024];
     printf("%-11s %-26s %-8s %-14s %-8s %s%s%s\n", kind,
            dlc_plugin_printable(name, clean, sizeof clean),
            dlc_plugin_printable(device, clean_device, sizeof clean_device),
            plugin->name, plugin->version ? plugin->version : "-",
-           dlc_entry_state_text(state), reason ? ": " : "", reason ? reason : "");
+           dlc_entry_state_text(state), why && *why ? ": " : "",
+           dlc_plugin_printable(why ? why : "", clean_why, sizeof clean_why));
 }
 
 static void print_feature(const dlc_feature_entry *entry) {
     print_row(dlc_kind_text((dlc_kind)entry->kind), entry->name,
               entry->device ? entry->device : "any", entry->plugin, entry->state,
-              entry->reason);
+              entry->reason ? entry->reason : entry->help);
 }
 
 static int is_known_kind(const dlc_feature_entry *feature) {

@@ -378,6 +378,7 @@ static int predict_as_rank(dlc_job *job, void *argument) {
             job,
             dlc_fail(DLC_ERR_CONFIG, "predict runs as one process, with all threads "
                                      "of a device; start it without a launcher"));
+    dlc_job_stop_at_once(job, 1);
     dlc_status status = find_output(command, &output.from);
     if (status == DLC_OK)
         status = dlc_session_open_test(command->setup, job, &output, &session);

@@ -58,7 +58,11 @@ static void add_row(const dlc_predict_writer *writer, const dlc_prediction *p,
         add_name(writer, p->label, text);
     if (!p->count)
         dlc_text_add(text, "  -");
-    for (int32_t i = 0; i < p->count; i++) {
+    for (int32_t i = 0, shown = 0; i < p->count; i++, shown++) {
+        if (writer->each_line && shown == writer->each_line) {
+            dlc_text_add(text, "\n%*s", writer->first, "");
+            shown = 0;
+        }
         add_name(writer, p->class[i], text);
         dlc_text_add(text, " %5.1f %%", 100 * p->probability[i]);
     }
@@ -152,6 +156,17 @@ static dlc_status open_part(dlc_predict_writer *writer) {
     return writer->file ? DLC_OK : failed(writer);
 }
 
+/* On a terminal a row takes as many lines as its classes need. */
+static void fit_terminal(dlc_predict_writer *writer) {
+    const int cell = NAME_LETTERS + 10;
+    int columns = writer->path ? 0 : dlc_tool_columns();
+    writer->first = SAMPLE_LETTERS + (writer->has_labels ? NAME_LETTERS + 2 : 0);
+    writer->each_line = columns > writer->first + cell
+                            ? (columns - writer->first) / cell
+                        : columns ? 1
+                                  : 0;
+}
+
 dlc_status dlc_predict_writer_open(dlc_predict_writer *writer, const dlc_shape *shape) {
     dlc_text text = {0};
     DLC_TRY(open_part(writer));
@@ -159,8 +174,10 @@ dlc_status dlc_predict_writer_open(dlc_predict_writer *writer, const dlc_shape *
         dlc_npy_header(&text, writer->dtype, shape);
     else if (writer->format == DLC_PREDICT_CSV)
         dlc_text_add(&text, "sample,label,rank,class,name,probability\n");
-    else if (writer->format == DLC_PREDICT_TABLE)
+    else if (writer->format == DLC_PREDICT_TABLE) {
+        fit_terminal(writer);
         add_head(writer, &text);
+    }
     return put(writer, &text);
 }
 

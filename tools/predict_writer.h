@@ -36,6 +36,7 @@ typedef struct dlc_predict_writer {
     const char *path; /* NULL: stdout */
     char *part;       /* own; the file while it is written */
     FILE *file;
+    int first, each_line; /* of a table: where classes begin; on a line, 0: all */
 } dlc_predict_writer;
 
 /* Opens the file and begins it. `shape`: of the array, with all samples. */

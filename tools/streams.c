@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/escape.h"
@@ -138,4 +139,10 @@ void dlc_tool_reserve_stdout(void) {
     streams[OUT].fd = fd;
     reserved = stdout;
     stdout = noise;
+}
+
+int dlc_tool_columns(void) {
+    struct winsize window;
+    int fd = streams[OUT].fd;
+    return isatty(fd) && ioctl(fd, TIOCGWINSZ, &window) == 0 ? window.ws_col : 0;
 }

@@ -18,4 +18,7 @@ void dlc_tool_reserve_stdout(void);
 /* Where to print that: stdout, unless it is reserved. */
 FILE *dlc_tool_out(void);
 
+/* The columns of the terminal that stdout is; 0: it is none, so lines may be longer. */
+int dlc_tool_columns(void);
+
 #endif

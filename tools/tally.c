@@ -83,3 +83,10 @@ double dlc_tally_samples(const dlc_tally *tally) {
         sum += dlc_tally_labelled(tally, i);
     return sum;
 }
+
+double dlc_tally_accuracy(const dlc_tally *tally) {
+    double right = 0, samples = dlc_tally_samples(tally);
+    for (int32_t i = 0; i < tally->classes; i++)
+        right += dlc_tally_at(tally, i, i);
+    return samples > 0 ? right / samples : 0;
+}

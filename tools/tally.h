@@ -28,5 +28,7 @@ double dlc_tally_labelled(const dlc_tally *tally, int32_t class);
 double dlc_tally_predicted(const dlc_tally *tally, int32_t class);
 double dlc_tally_at(const dlc_tally *tally, int32_t label, int32_t prediction);
 double dlc_tally_samples(const dlc_tally *tally);
+/* The share of all samples that is classified rightly; 0 without any. */
+double dlc_tally_accuracy(const dlc_tally *tally);
 
 #endif

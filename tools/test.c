@@ -1,6 +1,7 @@
 /* dlcore test: computes loss and accuracy of saved weights on [data.test], and shows
  * which classes are taken for which. */
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "base/log.h"
@@ -9,6 +10,7 @@
 #include "file.h"
 #include "net/graph_search.h"
 #include "options.h"
+#include "regression.h"
 #include "test_report.h"
 #include "train/evaluate.h"
 
@@ -16,6 +18,8 @@ typedef struct test_command {
     dlc_tool_options tool; /* first: the child parsers get a pointer to it */
     int confusion, top;
     const char *plot;
+    int regresses; /* the net has no classes, but targets that are numbers */
+    dlc_regression regression;
     dlc_setup *setup;
 } test_command;
 
@@ -24,6 +28,7 @@ typedef struct test_result {
     dlc_evaluation evaluation;
     dlc_tally tally; /* its `confusion` is NULL where it was not asked for */
     dlc_class_names names;
+    dlc_regression regression; /* its count is 0 if the net is for something else */
 } test_result;
 
 enum { KEY_CONFUSION = 0x300, KEY_TOP, KEY_PLOT };
@@ -71,6 +76,22 @@ static int tallies(const test_command *command) {
 
 /* ---- Reporting ------------------------------------------------------------------- */
 
+/* The accuracy of the net's own metric, or else of the classes that were counted. */
+static double accuracy_of(const test_result *result) {
+    const dlc_tally *tally = &result->tally;
+    return isnan(result->evaluation.accuracy) && tally->confusion
+               ? dlc_tally_accuracy(tally)
+               : result->evaluation.accuracy;
+}
+
+static void json_regression(const dlc_regression *regression, dlc_json *json) {
+    dlc_json_object(json, "regression");
+    dlc_json_number(json, "mean_absolute_error", dlc_regression_mae(regression));
+    dlc_json_number(json, "root_mean_square_error", dlc_regression_rmse(regression));
+    dlc_json_number(json, "r2", dlc_regression_r2(regression));
+    dlc_json_end_object(json);
+}
+
 static dlc_status print_json(const dlc_session *session, const test_command *command,
                              const test_result *result) {
     const dlc_evaluation *evaluation = &result->evaluation;
@@ -80,12 +101,14 @@ static dlc_status print_json(const dlc_session *session, const test_command *com
     dlc_json_int(&json, "ranks", session->ranks);
     dlc_json_int(&json, "samples", session->setup->test.info.samples);
     dlc_json_number(&json, "test_loss", evaluation->loss);
-    dlc_json_number(&json, "accuracy", evaluation->accuracy);
+    dlc_json_number(&json, "accuracy", accuracy_of(result));
     dlc_json_object(&json, "metrics");
     for (int32_t i = 0; i < evaluation->metrics; i++)
         dlc_json_number(&json, evaluation->metric[i].name,
                         dlc_metric_mean(&evaluation->metric[i]));
     dlc_json_end_object(&json);
+    if (result->regression.count > 0)
+        json_regression(&result->regression, &json);
     if (command->top) {
         dlc_json_object(&json, "top");
         dlc_json_int(&json, "k", command->top);
@@ -110,6 +133,12 @@ static dlc_status print_text(const test_command *command, const test_result *res
     for (int32_t i = 0; i < evaluation->metrics; i++)
         dlc_text_add(&text, "%s %.4f\n", evaluation->metric[i].name,
                      dlc_metric_mean(&evaluation->metric[i]));
+    if (result->regression.count > 0)
+        dlc_text_add(&text,
+                     "mean absolute error %.6g\nroot mean square error %.6g\nR2 %.4f\n",
+                     dlc_regression_mae(&result->regression),
+                     dlc_regression_rmse(&result->regression),
+                     dlc_regression_r2(&result->regression));
     if (command->top)
         dlc_text_add(
             &text, "top-%d accuracy %.4f\n", command->top,
@@ -149,6 +178,13 @@ static dlc_status report(const dlc_session *session, const test_command *command
 
 /* ---- Testing --------------------------------------------------------------------- */
 
+/* Is there a target for each value of the output? */
+static int targets_fit(const dlc_session *session, int32_t field) {
+    const dlc_loaded_field *target = dlc_feed_field(session->test_feed, field);
+    return target->dtype == DLC_F32 &&
+           (size_t)dlc_shape_count(&target->shape) == session->output.values;
+}
+
 /* Tests, and counts the predictions if that was asked for. */
 static dlc_status test(dlc_session *session, const test_command *command,
                        test_result *result) {
@@ -156,6 +192,12 @@ static dlc_status test(dlc_session *session, const test_command *command,
     dlc_evaluation_reader reader = {dlc_tally_take, &result->tally};
     const dlc_shape *shape = &session->output.boundary.shape;
     DLC_TRY(dlc_checkpoint_load_weights(session, session->test_net, &weights));
+    if (command->regresses && targets_fit(session, command->regression.field)) {
+        result->regression = command->regression;
+        reader = (dlc_evaluation_reader){dlc_regression_take, &result->regression};
+        DLC_TRY(dlc_evaluate(session, &reader, &result->evaluation));
+        return dlc_regression_sum(&result->regression, session->job);
+    }
     if (!tallies(command))
         return dlc_evaluate(session, NULL, &result->evaluation);
     if ((size_t)shape->dims[1] != session->output.values)
@@ -172,11 +214,15 @@ static int test_as_rank(dlc_job *job, void *argument) {
     test_command *command = argument;
     dlc_session session;
     test_result result = {.evaluation = {.metrics = 0}};
+    const dlc_graph *graph = command->setup->graph;
     dlc_session_output scores = {.is_wanted = tallies(command)};
     dlc_status status = DLC_OK;
+    dlc_job_stop_at_once(job, 1);
     if (scores.is_wanted)
-        status = dlc_graph_find_scores(command->setup->graph, DLC_LAYER_CLASSIFIES,
-                                       &scores.from);
+        status = dlc_graph_find_scores(graph, DLC_LAYER_CLASSIFIES, &scores.from);
+    else
+        scores.is_wanted = command->regresses = dlc_regression_find(
+            graph, &scores.from, &command->regression);
     if (status == DLC_OK)
         status = dlc_session_open_test(command->setup, job, &scores, &session);
     if (status != DLC_OK)

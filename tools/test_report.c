@@ -37,6 +37,8 @@ static void print_classes(const dlc_test_classes *classes, dlc_text *text) {
         else
             dlc_text_add(text, " %10s\n", "-");
     }
+    dlc_text_add(text, "%-*s %8.0f %9.4f\n", NAME_LETTERS, "all classes",
+                 dlc_tally_samples(tally), dlc_tally_accuracy(tally));
 }
 
 static void print_matrix(const dlc_test_classes *classes, dlc_text *text) {

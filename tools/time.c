@@ -1,13 +1,12 @@
 /* dlcore time: measures the time of a training pass, layer by layer. */
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "command.h"
 #include "cpu_limits.h"
 #include "file.h"
 #include "options.h"
 #include "parallel/axes.h"
+#include "streams.h"
 #include "time_measure.h"
 #include "time_report.h"
 #include "topology/quota.h"
@@ -95,10 +94,9 @@ static const struct argp argp = {
 static dlc_status print_text(const time_command *command, const dlc_time_head *head,
                              const dlc_time_table *table) {
     dlc_text text = {0};
-    struct winsize window;
     dlc_time_style style = command->style;
-    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0)
-        style.width = window.ws_col;
+    if (dlc_tool_columns())
+        style.width = dlc_tool_columns();
     dlc_time_text(head, table, &style, &text);
     return dlc_tool_print_text(&text);
 }

@@ -28,6 +28,20 @@ static const char *accelerator_name(const dlc_registry *registry,
     return "gpu";
 }
 
+/* Without a transport of their own, devices are connected through the host's memory. */
+static dlc_status note_missing_transport(const dlc_registry *registry, const char *host,
+                                         dlc_topo *topo) {
+    const dlc_feature_entry *entry;
+    for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_TRANSPORT, i));
+         i++)
+        if (entry->device && strcmp(entry->device, host) != 0)
+            return DLC_OK;
+    return dlc_topo_add_note(
+        topo, "no plugin here has a transport for GPUs, which would use "
+              "their own links: with one installed (`dlcore plugin list`) "
+              "other transports are chosen");
+}
+
 dlc_status topo_replay(const topo_recorded *from, const dlc_bench_plan *plan,
                        topo_report *report) {
     const dlc_device_ops *ops = plan->device->ops, *accelerator_ops = NULL;
@@ -37,6 +51,8 @@ dlc_status topo_replay(const topo_recorded *from, const dlc_bench_plan *plan,
                                    plan->device->name};
     DLC_TRY(dlc_recorded_read(&recorded, topo));
     size_t gpus = dlc_topo_count(topo, -1, DLC_TOPO_GPU);
+    if (gpus)
+        DLC_TRY(note_missing_transport(plan->registry, plan->device->name, topo));
     DLC_TRY(topo_report_ends(report, gpus ? (size_t)from->ranks : 0, accelerator));
     return topo_report_judge(report, plan, gpus ? accelerator_ops : ops);
 }

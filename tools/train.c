@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "checkpoint/run_folder.h"
 #include "command.h"
+#include "known_files.h"
 #include "options.h"
 #include "parallel/axes.h"
 #include "setup/data_source.h"
@@ -105,7 +106,11 @@ static void say_result(const dlc_session *session, const dlc_train_result *resul
     add_number(&line, " training loss", result->training_loss);
     add_number(&line, " test loss", result->test_loss);
     add_number(&line, " test accuracy", result->accuracy);
-    dlc_log_result("%s %.0f images/s", dlc_text_string(&line), result->images_per_s);
+    if (result->images_per_s > 0) /* too short a run is not measured */
+        dlc_text_add(&line, " %.0f images/s", result->images_per_s);
+    else if (line.length)
+        line.bytes[line.length - 1] = '\0'; /* the comma or colon before it */
+    dlc_log_result("%s", dlc_text_string(&line));
     dlc_text_free(&line);
     if (result->exchange_bytes > 0)
         say_exchange(result);
@@ -131,6 +136,7 @@ static int train_as_rank(dlc_job *job, void *argument) {
     dlc_run_folder folder;
     dlc_train_result result = {0};
     dlc_weights weights = dlc_tool_weights_of(&command->tool.weights);
+    dlc_job_stop_at_once(job, 1); /* until the first iteration */
     dlc_status status = dlc_run_folder_open(command->setup, job, command->resume,
                                             &folder);
     if (status != DLC_OK)
@@ -163,6 +169,8 @@ int dlc_command_train(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     dlc_status status = dlc_tool_setup(&command.tool, DLC_PHASE_TRAIN | DLC_PHASE_TEST,
                                        &command.setup);
+    if (status == DLC_OK && command.resume)
+        status = dlc_known_file_check_weights(command.resume);
     if (status == DLC_OK)
         status = dlc_data_source_identify(&command.setup->train);
     if (status == DLC_OK)

@@ -157,15 +157,34 @@ int dlc_log_is_terminal(void) {
     return is && atomic_load(&job_rank) == 0;
 }
 
+/* Colours of errors and warnings, where a terminal shows them (https://no-color.org).
+ */
+static const char *color_of(dlc_log_level level) {
+    static _Atomic int known = -1;
+    int is = atomic_load(&known);
+    if (is < 0) {
+        const char *term = getenv("TERM"), *unwanted = getenv("NO_COLOR");
+        is = isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0 &&
+             !(unwanted && *unwanted);
+        atomic_store(&known, is);
+    }
+    return !is                      ? ""
+           : level == DLC_LOG_ERROR ? "\033[1;31m"
+           : level == DLC_LOG_WARN  ? "\033[1;33m"
+                                    : "";
+}
+
 static void write_stderr(dlc_log_level level, const char *message, int lines) {
     char shown[LINE_BYTES], line[LINE_BYTES + 128];
     /* Information has no prefix; warnings and errors are marked. */
     int plain = level == DLC_LOG_INFO;
     dlc_escape_text(shown, sizeof shown, message, lines);
     pthread_mutex_lock(&lock);
-    int length = snprintf(line, sizeof line, "%s%s%s%s\n",
-                          status_shown ? "\r\033[K" : "",
-                          plain ? "" : level_name(level), plain ? "" : ": ", shown);
+    const char *color = color_of(level);
+    int length = snprintf(line, sizeof line, "%s%s%s%s%s%s\n",
+                          status_shown ? "\r\033[K" : "", color,
+                          plain ? "" : level_name(level), plain ? "" : ": ",
+                          *color ? "\033[m" : "", shown);
     if (length >= (int)sizeof line)
         length = (int)sizeof line - 1;
     status_shown = 0;

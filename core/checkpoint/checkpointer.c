@@ -62,10 +62,12 @@ int dlc_checkpointer_is_due(const dlc_checkpointer *checkpointer) {
             checkpointer->session->iteration % checkpointer->interval == 0);
 }
 
-static void say(const dlc_checkpointer *checkpointer) {
+/* The last one is also a line of the results, which takes the place of the message. */
+static void say(const dlc_checkpointer *checkpointer, int is_last) {
     if (!checkpointer->path)
         return;
-    dlc_info("checkpoint: %s", checkpointer->path);
+    if (!is_last)
+        dlc_info("checkpoint: %s", checkpointer->path);
     dlc_json event = dlc_log_event_begin("checkpoint");
     dlc_json_int(&event, "iteration", checkpointer->session->iteration);
     dlc_json_string(&event, "path", checkpointer->path);
@@ -99,7 +101,7 @@ dlc_status dlc_checkpointer_write(dlc_checkpointer *checkpointer, int must) {
         checkpointer->written = session->iteration;
         dlc_free(checkpointer->path);
         checkpointer->path = path;
-        say(checkpointer);
+        say(checkpointer, must);
         return DLC_OK;
     }
     session->run_folder->state = before;

@@ -1,9 +1,10 @@
-/* Removes and renames checkpoints of a run's folder. */
+/* Removes, renames and links checkpoints of a run's folder. */
 #include "checkpoint/retention.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -48,6 +49,44 @@ dlc_status dlc_retention_set_aside(const char *folder, const char *net,
             status = set_aside(&listing.file[i]);
     dlc_checkpoints_free(&listing);
     return status;
+}
+
+/* Replaces a link at once. A file or a folder of this name is the user's, and stays. */
+static dlc_status link_to(const char *folder, const char *name, const char *file) {
+    struct stat there;
+    char *path = dlc_format("%s/%s", folder, name);
+    char *part = dlc_format("%s/.%s.part", folder, name);
+    dlc_status status = path && part ? DLC_OK : DLC_ERR_NOMEM;
+    if (status == DLC_OK && (lstat(path, &there) != 0 || S_ISLNK(there.st_mode))) {
+        (void)unlink(part);
+        if (symlink(file, part) == 0 && rename(part, path) != 0) {
+            dlc_warn("the link %s cannot be made: %s", path, strerror(errno));
+            (void)unlink(part);
+        }
+    }
+    dlc_free(part);
+    dlc_free(path);
+    return status;
+}
+
+dlc_status dlc_retention_link(const char *folder, const char *net, int64_t iteration,
+                              int64_t best) {
+    const struct {
+        const char *name;
+        int64_t iteration;
+    } links[] = {{"best", best}, {"last", iteration}};
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+        char *path = dlc_checkpoint_path(folder, net, links[i].iteration);
+        if (!path)
+            return DLC_ERR_NOMEM;
+        dlc_status status = links[i].iteration < 0 || access(path, F_OK) != 0
+                                ? DLC_OK
+                                : link_to(folder, links[i].name,
+                                          path + strlen(folder) + 1);
+        dlc_free(path);
+        DLC_TRY(status);
+    }
+    return DLC_OK;
 }
 
 static int is_kept(const dlc_retention *retention, const dlc_checkpoint_file *file,

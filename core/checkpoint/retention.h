@@ -1,5 +1,6 @@
-/* Retention: keeps the last checkpoints of a run and the best, and removes the others.
- * Applied by rank 0 after each checkpoint that was written. */
+/* Retention: keeps the last checkpoints of a run and the best, removes the others, and
+ * points the links `last` and `best` to them. Applied by rank 0 after each checkpoint
+ * that was written. */
 #ifndef DLC_CHECKPOINT_RETENTION_H
 #define DLC_CHECKPOINT_RETENTION_H
 
@@ -23,6 +24,11 @@ dlc_status dlc_retention_take_over(const char *folder, const char *net,
  * batch. They are renamed, so that they are not taken for the newest. */
 dlc_status dlc_retention_set_aside(const char *folder, const char *net,
                                    int64_t iteration);
+
+/* Makes `last` a link to the checkpoint of this iteration, and `best` one to the best,
+ * if there is a file of it. Does without them where the file system has no links. */
+dlc_status dlc_retention_link(const char *folder, const char *net, int64_t iteration,
+                              int64_t best);
 
 /* Removes what is not kept. Warns about files that cannot be removed. */
 dlc_status dlc_retention_apply(const char *folder, const char *net,

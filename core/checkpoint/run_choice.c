@@ -5,9 +5,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -227,14 +229,32 @@ static dlc_status choose_file(const char *named, const char *resume,
     return status;
 }
 
+/* Replaces a link to a checkpoint beside it, such as `last`, by that checkpoint. */
+static dlc_status follow_link(char **path) {
+    char file[NAME_MAX + 1];
+    ssize_t length = readlink(*path, file, sizeof file);
+    if (length <= 0 || length == sizeof file || memchr(file, '/', (size_t)length))
+        return DLC_OK;
+    char *home = dlc_run_parent(*path);
+    char *target = home ? dlc_format("%s/%.*s", home, (int)length, file) : NULL;
+    dlc_free(home);
+    if (!target)
+        return DLC_ERR_NOMEM;
+    dlc_free(*path);
+    *path = target;
+    return DLC_OK;
+}
+
 static dlc_status choose_path(const char *named, const char *resume,
                               dlc_run_choice *choice) {
     struct stat info;
     if (stat(resume, &info) != 0)
         return dlc_fail(DLC_ERR_DATA, "--resume %s: %s", resume, strerror(errno));
     DLC_TRY(set(&choice->from, resume));
-    return S_ISDIR(info.st_mode) ? choose_folder(named, resume, choice)
-                                 : choose_file(named, resume, choice);
+    if (S_ISDIR(info.st_mode))
+        return choose_folder(named, resume, choice);
+    DLC_TRY(follow_link(&choice->from));
+    return choose_file(named, choice->from, choice);
 }
 
 dlc_status dlc_run_choose(const char *named, const char *resume,

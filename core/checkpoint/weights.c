@@ -80,6 +80,26 @@ static int is_skipped(const matching *m, const char *name) {
     return 0;
 }
 
+static int is_param(const matching *m, const char *name) {
+    for (int32_t i = 0; i < dlc_full_param_count(m->session, m->net); i++)
+        if (strcmp(dlc_full_param_at(m->session, m->net, i).name, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* A batch norm may have PyTorch's names, if the net has none that are the same. */
+static void take_batch_norm_name(const matching *m, candidate *c) {
+    if (!c->name || is_param(m, c->name))
+        return;
+    char *name = dlc_weights_batch_norm_name(c->name);
+    if (name && !is_param(m, name)) {
+        dlc_free(name);
+        return;
+    }
+    dlc_free(c->name);
+    c->name = name;
+}
+
 static dlc_status add_candidate(matching *m, const dlc_safetensors *file,
                                 const dlc_safetensor *tensor) {
     const char *name = param_name(m, file, tensor->name);
@@ -91,9 +111,10 @@ static dlc_status add_candidate(matching *m, const dlc_safetensors *file,
     m->has_averages |= name != tensor->name;
     for (size_t i = 0; made->name && i < m->args->maps; i++)
         m->has_effect[i] |= dlc_weights_rename(m->args->map[i], &made->name);
+    take_batch_norm_name(m, made);
     if (!made->name)
         return DLC_ERR_NOMEM;
-    made->is_skipped = is_skipped(m, made->name);
+    made->is_skipped = is_skipped(m, made->name) || dlc_weights_is_counter(made->name);
     return DLC_OK;
 }
 
@@ -256,8 +277,9 @@ static dlc_status refuse(const matching *m) {
     return dlc_fail(
         DLC_ERR_DATA,
         "%s%s: %zu tensor%s not fit the net '%s' (%zu missing, %zu unexpected, %zu unlike), "
-        "above; --weights-map=FROM=TO renames tensors, --weights-skip=PATTERN leaves them "
-        "out",
+        "above; --weights-map=FROM=TO renames tensors, --weights-map=@FILE by the rules of a "
+        "file (models/torchvision-*.map have torchvision's names), --weights-skip=PATTERN "
+        "leaves them out",
         m->args->file[0], m->args->files > 1 ? " and others" : "", all,
         all > 1 ? "s do" : " does", m->session->setup->name, m->missing, m->unexpected,
         m->unlike);

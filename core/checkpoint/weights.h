@@ -15,8 +15,9 @@ typedef struct dlc_weights {
      * a tensor whose name (after `map`) matches is left out. */
     const char *const *skip;
     size_t skips;
-    /* "FROM=TO": renames tensors. Each may have one '*', which stands for the same
-     * text. All are applied, in this order. */
+    /* "FROM=TO": renames tensors. A '*' of FROM stands for any text, the '*' of TO at
+     * the same place for the same text. All are applied, in this order. Then a batch
+     * norm's tensors may still have PyTorch's names. */
     const char *const *map;
     size_t maps;
 } dlc_weights;

@@ -1,40 +1,24 @@
-/* Renames tensors by rules "FROM=TO", in which one '*' stands for any text. */
+/* Renames tensors by rules "FROM=TO", in which each '*' stands for any text. */
 #include "checkpoint/weights_name.h"
 
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 
-/* A pattern: the text before its '*' and after it; `has_star` 0: only `before`. */
-typedef struct pattern {
-    const char *before, *after;
-    size_t before_length, after_length;
-    int has_star;
-} pattern;
+enum { STARS_MOST = 4 };
 
-static pattern parse(const char *text, size_t length) {
-    const char *star = memchr(text, '*', length);
-    pattern made = {.before = text, .before_length = length};
-    if (star) {
-        made.has_star = 1;
-        made.before_length = (size_t)(star - text);
-        made.after = star + 1;
-        made.after_length = length - made.before_length - 1;
-    }
-    return made;
-}
+/* The texts that the stars of FROM stand for. */
+typedef struct matched {
+    const char *text[STARS_MOST];
+    size_t length[STARS_MOST];
+} matched;
 
-static int has_two_stars(const pattern *p) {
-    return p->has_star && memchr(p->after, '*', p->after_length);
-}
-
-static pattern from_of(const char *map) {
-    return parse(map, (size_t)(strchr(map, '=') - map));
-}
-
-static pattern to_of(const char *map) {
-    const char *to = strchr(map, '=') + 1;
-    return parse(to, strlen(to));
+static size_t count_stars(const char *pattern, size_t length) {
+    size_t stars = 0;
+    for (size_t i = 0; i < length; i++)
+        stars += pattern[i] == '*';
+    return stars;
 }
 
 dlc_status dlc_weights_check_map(const char *map) {
@@ -44,34 +28,94 @@ dlc_status dlc_weights_check_map(const char *map) {
                         "'%s' renames no tensor: write FROM=TO, such as "
                         "'fc.weight=ip1.weight' or 'backbone.*=*'",
                         map);
-    pattern from = from_of(map), to = to_of(map);
-    if (has_two_stars(&from) || has_two_stars(&to))
+    size_t from = count_stars(map, (size_t)(equals - map));
+    size_t to = count_stars(equals + 1, strlen(equals + 1));
+    if (from > STARS_MOST)
+        return dlc_fail(DLC_ERR_CONFIG, "'%s' has more than %d '*' before the '='", map,
+                        STARS_MOST);
+    if (to > from)
         return dlc_fail(DLC_ERR_CONFIG,
-                        "'%s' has more than one '*' on one side: only one can stand "
-                        "for a part of the name",
-                        map);
-    if (to.has_star && !from.has_star)
-        return dlc_fail(DLC_ERR_CONFIG,
-                        "'%s': the '*' after the '=' stands for what a '*' before it "
-                        "has matched, and there is none",
+                        "'%s': each '*' after the '=' stands for what a '*' before it "
+                        "has matched, and there are more after it than before it",
                         map);
     return DLC_OK;
 }
 
+/* Finds the first `length` bytes of `piece` in a text; NULL: they do not occur. */
+static const char *find_piece(const char *text, const char *piece, size_t length) {
+    size_t left = strlen(text);
+    return left < length ? NULL : length ? memmem(text, left, piece, length) : text;
+}
+
+/* Matches the whole name. Every star but the last stands for the shortest text that
+ * lets the rest match. */
+static int match(const char *pattern, size_t length, const char *name, matched *found) {
+    const char *end = pattern + length;
+    const char *star = memchr(pattern, '*', length);
+    size_t piece = star ? (size_t)(star - pattern) : length;
+    if (strncmp(name, pattern, piece) != 0)
+        return 0;
+    name += piece;
+    for (size_t i = 0; star; i++) {
+        pattern = star + 1;
+        star = memchr(pattern, '*', (size_t)(end - pattern));
+        piece = (size_t)((star ? star : end) - pattern);
+        const char *next = name;
+        if (star)
+            next = find_piece(name, pattern, piece);
+        else if (strlen(name) >= piece)
+            next = name + strlen(name) - piece;
+        if (!next || strlen(next) < piece || strncmp(next, pattern, piece) != 0)
+            return 0;
+        found->text[i] = name;
+        found->length[i] = (size_t)(next - name);
+        name = next + piece;
+    }
+    return !*name;
+}
+
 int dlc_weights_rename(const char *map, char **name) {
-    pattern from = from_of(map), to = to_of(map);
-    size_t length = strlen(*name), least = from.before_length + from.after_length;
-    if (from.has_star ? length < least : length != least)
+    const char *equals = strchr(map, '=');
+    matched found;
+    if (!match(map, (size_t)(equals - map), *name, &found))
         return 0;
-    if (strncmp(*name, from.before, from.before_length) != 0 ||
-        (from.has_star && strncmp(*name + length - from.after_length, from.after,
-                                  from.after_length) != 0))
-        return 0;
-    char *renamed = dlc_format("%.*s%.*s%.*s", (int)to.before_length, to.before,
-                               to.has_star ? (int)(length - least) : 0,
-                               *name + from.before_length, (int)to.after_length,
-                               to.has_star ? to.after : "");
+    dlc_text renamed = {0};
+    const char *to = equals + 1;
+    for (size_t i = 0; *to; i++) {
+        size_t piece = strcspn(to, "*");
+        dlc_text_append(&renamed, to, piece);
+        to += piece;
+        if (!*to)
+            break;
+        dlc_text_append(&renamed, found.text[i], found.length[i]);
+        to++;
+    }
+    char *made = dlc_text_status(&renamed) == DLC_OK
+                     ? dlc_strdup(dlc_text_string(&renamed))
+                     : NULL;
+    dlc_text_free(&renamed);
     dlc_free(*name);
-    *name = renamed;
+    *name = made;
     return 1;
+}
+
+/* ---- PyTorch's names ----------------------------------------------------------- */
+
+int dlc_weights_is_counter(const char *name) {
+    static const char counter[] = ".num_batches_tracked";
+    size_t length = strlen(name), own = strlen(counter);
+    return length > own && strcmp(name + length - own, counter) == 0;
+}
+
+char *dlc_weights_batch_norm_name(const char *name) {
+    static const char *const names[][2] = {{".weight", ".scale"},
+                                           {".running_mean", ".mean"},
+                                           {".running_var", ".variance"}};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t own = strlen(names[i][0]);
+        if (length > own && strcmp(name + length - own, names[i][0]) == 0)
+            return dlc_format("%.*s%s", (int)(length - own), name, names[i][1]);
+    }
+    return dlc_strdup(name);
 }

@@ -151,6 +151,8 @@ int dlc_job_report_failure(dlc_job *job, dlc_status status, const char *why);
  * progress, see dlc_job_options.hang_timeout. */
 void dlc_job_activity(dlc_job *job, const char *phase, const char *name,
                       uint64_t bytes);
+/* The phase before training, in which a rank may compute for long. */
+#define DLC_SETUP "set-up"
 
 /* Records the gradient exchange that runs beside that, from the exchange's own thread:
  * "and exchange of bucket 3 (1048576 bytes)". `name` is cut to 23 characters; NULL
@@ -175,5 +177,11 @@ enum {
     DLC_JOB_RELOAD = 1u << 2,     /* SIGUSR1: reload changeable settings and continue */
 };
 unsigned dlc_job_requests(dlc_job *job);
+
+/* With `on`, this rank has nothing to save: a request to stop makes dlc_job_check fail,
+ * dlc_job_was_stopped says so, and the rank should return 0. With 0, as at first, it
+ * looks at its requests; rank 0 then also tells the user that it will stop. */
+void dlc_job_stop_at_once(dlc_job *job, int on);
+int dlc_job_was_stopped(const dlc_job *job);
 
 #endif

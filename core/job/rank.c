@@ -39,6 +39,8 @@ struct dlc_job {
     pthread_t thread;
     pthread_mutex_t sending; /* whole frames on `control` */
     _Atomic unsigned requests;
+    _Atomic int stops_at_once; /* dlc_job_stop_at_once */
+    _Atomic int stopped;       /* at once */
 
     /* Used by the control thread only, to check that the parent is responsive. */
     double hang_timeout;
@@ -83,6 +85,20 @@ static void abort_unreported(dlc_job *job, dlc_status status, const char *reason
     abort_rank(job, status, reason, 0);
 }
 
+/* Takes what a signal asks for. Whoever has nothing to save ends when it next checks.
+ */
+static void take_request(dlc_job *job, unsigned requests) {
+    atomic_fetch_or(&job->requests, requests);
+    if (!(requests & DLC_JOB_STOP))
+        return;
+    if (atomic_load(&job->stops_at_once)) {
+        atomic_store(&job->stopped, 1);
+        abort_rank(job, DLC_ERR_PEER, "stopped by a signal", 1);
+    } else if (job->rank == 0) {
+        dlc_info("stopping after this iteration; again to end now");
+    }
+}
+
 static void take_result(dlc_job *job, void *result, size_t bytes) {
     pthread_mutex_lock(&job->lock);
     dlc_free(job->result);
@@ -118,7 +134,7 @@ static dlc_status read_frame(dlc_job *job) {
     if (status == DLC_OK && frame.kind == DLC_FRAME_WITHDRAWN)
         take_withdrawal(job, &frame, payload.bytes ? payload.bytes : "");
     if (status == DLC_OK && frame.kind == DLC_FRAME_REQUEST)
-        atomic_fetch_or(&job->requests, (unsigned)frame.number);
+        take_request(job, (unsigned)frame.number);
     dlc_payload_free(&payload);
     return status;
 }
@@ -139,9 +155,9 @@ static dlc_status send_frame(dlc_job *job, const dlc_frame *frame,
 /* Handles a signal to the only rank of a job, as the hub does for several. */
 static void signal_single(dlc_job *job, int signal) {
     if (dlc_signal_request(signal)) {
-        atomic_fetch_or(&job->requests, dlc_signal_request(signal));
+        take_request(job, dlc_signal_request(signal));
     } else if (dlc_self_watchdog_stop(&job->watchdog, signal)) {
-        atomic_fetch_or(&job->requests, DLC_JOB_STOP);
+        take_request(job, DLC_JOB_STOP);
     }
 }
 
@@ -438,6 +454,16 @@ void dlc_job_withdraw(dlc_job *job, dlc_status status, const char *why) {
 
 unsigned dlc_job_requests(dlc_job *job) {
     return atomic_exchange(&job->requests, 0);
+}
+
+void dlc_job_stop_at_once(dlc_job *job, int on) {
+    atomic_store(&job->stops_at_once, on);
+    if (on && atomic_load(&job->requests) & DLC_JOB_STOP)
+        take_request(job, DLC_JOB_STOP);
+}
+
+int dlc_job_was_stopped(const dlc_job *job) {
+    return atomic_load(&job->stopped);
 }
 
 void dlc_job_activity(dlc_job *job, const char *phase, const char *name,

@@ -5,11 +5,13 @@
 #include "job/self_watchdog.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "job/job.h"
 #include "job/signals.h"
 
 void dlc_self_watchdog_begin(dlc_self_watchdog *watchdog, dlc_shared_activity *activity,
@@ -69,6 +71,10 @@ static void warn_of_slow(dlc_self_watchdog *watchdog, double stalled,
     if (watchdog->warned_stall == watchdog->last_progress)
         return;
     watchdog->warned_stall = watchdog->last_progress;
+    if (strcmp(watchdog->heartbeat.activity.phase, DLC_SETUP) == 0) {
+        dlc_info("still busy%s, for %.0f s so far", activity, stalled);
+        return;
+    }
     dlc_warn("pid %d has computed for %.0f s%s without progress ([parallel] "
              "hang_timeout = %g)",
              (int)getpid(), stalled, activity, watchdog->hang_timeout);

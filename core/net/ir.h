@@ -283,6 +283,13 @@ static inline int net_is_trained(const net_op *op, int32_t param) {
     return !op->frozen && !(op->param[param].flags & DLC_PARAM_BUFFER);
 }
 
+/* Says that the operation is being set up. */
+static inline dlc_status net_note_set_up(const dlc_net *net, const net_op *op) {
+    return net->args.on_activity
+               ? net->args.on_activity(net->args.activity_context, "set-up", op->name)
+               : DLC_OK;
+}
+
 /* Is it a loss or a metric? */
 static inline int net_is_metric(const net_op *op) {
     return !op->fused_into && op->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS);

@@ -141,8 +141,9 @@ typedef struct dlc_net_args {
      * net. The two may share the memory of activations: running one invalidates what
      * the other's last forward left. NULL: this net owns its parameters. */
     dlc_net *train_net;
-    /* Optional: called before each layer runs, for the report on a lost rank. */
-    void (*on_activity)(void *context, const char *phase, const char *layer);
+    /* Optional: called before each layer is set up or runs, for the report on a lost
+     * rank. A status other than DLC_OK ends the set-up. */
+    dlc_status (*on_activity)(void *context, const char *phase, const char *layer);
     void *activity_context;
     /* Optional: called before a layer's forward reads elements [begin, end) of the
      * weights of a set, to wait for deferred updates. A status other than DLC_OK ends

@@ -36,6 +36,7 @@ static void fill_plain(const dlc_filler *filler, int64_t fan_in, dlc_random *ran
 static dlc_status fill_param(dlc_net *net, int32_t i) {
     const net_op *op = net->param[i].op;
     const dlc_param *from = &op->param[net->param[i].index];
+    DLC_TRY(net_note_set_up(net, op));
     dlc_filler filler = {.kind = DLC_FILL_CONSTANT};
     if (from->filler)
         DLC_TRY(dlc_filler_parse(from->filler, &filler));

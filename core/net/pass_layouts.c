@@ -31,6 +31,7 @@ static dlc_status offer_input(dlc_net *net, net_op *op, int32_t i) {
 }
 
 static dlc_status agree(dlc_net *net, net_op *op) {
+    DLC_TRY(net_note_set_up(net, op)); /* some compile kernels, which takes time */
     for (int32_t i = 0; i < op->memory.inputs; i++)
         DLC_TRY(offer_input(net, op, i));
     if (op->ops->prepare)

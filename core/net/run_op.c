@@ -5,7 +5,7 @@
 
 void dlc_net_note_activity(const dlc_net *net, const char *phase, const net_op *op) {
     if (net->args.on_activity)
-        net->args.on_activity(net->args.activity_context, phase, op->name);
+        (void)net->args.on_activity(net->args.activity_context, phase, op->name);
 }
 
 /* Marks an operation for the device's profiler. */

@@ -1,12 +1,15 @@
 /* Derives the arguments of a session's nets, builds and allocates them. */
 #include "session/nets.h"
 
+#include <string.h>
+
 #include "session/layout_check.h"
 #include "session/memory.h"
 #include "session/param_sets.h"
 
-static void note_activity(void *context, const char *phase, const char *layer) {
+static dlc_status note_activity(void *context, const char *phase, const char *layer) {
     dlc_job_activity(context, phase, layer, 0);
+    return strcmp(phase, DLC_SETUP) == 0 ? dlc_job_check(context) : DLC_OK;
 }
 
 static dlc_status make_args(dlc_session *session, dlc_phase phase,

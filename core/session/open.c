@@ -199,6 +199,14 @@ static dlc_status open_control(dlc_session *session) {
     return dlc_control_open(&session->control);
 }
 
+/* Says what is done next, unless a signal has ended it. */
+static dlc_status begin_stage(const dlc_session *session, const char *what) {
+    dlc_job_activity(session->job, DLC_SETUP, what, 0);
+    if (session->rank == 0)
+        dlc_info("set-up: %s", what);
+    return dlc_job_check(session->job);
+}
+
 /* The first part of opening, for training and for a plan. */
 static dlc_status open_device_and_solver(const dlc_axis_ops *const *axes,
                                          dlc_session *session) {
@@ -264,7 +272,10 @@ static dlc_status open_layer_group(dlc_session *session) {
 /* Opens everything that depends on how the batch is split. */
 static dlc_status open_work(dlc_session *session) {
     plan_layer_group(session);
+    DLC_TRY(begin_stage(session, "building the net"));
     DLC_TRY(dlc_nets_open(session));
+    DLC_TRY(begin_stage(session, session->ranks > 1 ? "connecting the ranks"
+                                                    : "reading the first samples"));
     DLC_TRY(aside(session, dlc_feeds_open)); /* they start to read ahead */
     DLC_TRY(aside(session, open_connection));
     DLC_TRY(aside(session, connect_axes));
@@ -277,7 +288,7 @@ static dlc_status open_work(dlc_session *session) {
 }
 
 static dlc_status open_train(const dlc_axis_ops *const *axes, dlc_session *session) {
-    dlc_job_activity(session->job, "set-up", NULL, 0);
+    dlc_job_activity(session->job, DLC_SETUP, NULL, 0);
     DLC_TRY(open_device_and_solver(axes, session));
     DLC_TRY(plan(session));
     DLC_TRY(open_control(session));

@@ -336,7 +336,11 @@ static dlc_status check_nets(dlc_setup *setup, unsigned phases,
                              dlc_problems *problems) {
     if (setup->device)
         DLC_TRY(dlc_setup_check_layers(setup, phases, problems));
-    return phases & DLC_PHASE_TRAIN ? dlc_setup_check_solver(setup, problems) : DLC_OK;
+    if (!(phases & DLC_PHASE_TRAIN))
+        return DLC_OK;
+    DLC_TRY(dlc_setup_check_solver(setup, problems));
+    dlc_setup_check_sense(setup, problems);
+    return DLC_OK;
 }
 
 dlc_status dlc_setup_open(const dlc_setup_args *args, dlc_setup **setup) {

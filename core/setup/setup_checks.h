@@ -23,6 +23,10 @@ dlc_status dlc_setup_check_layers(dlc_setup *setup, unsigned phases,
  * the learning rates over the whole job. */
 dlc_status dlc_setup_check_solver(dlc_setup *setup, dlc_problems *problems);
 
+/* Warns about what is allowed and rarely meant in training, and refuses a goal that
+ * nothing measures. Comes last. */
+void dlc_setup_check_sense(const dlc_setup *setup, dlc_problems *problems);
+
 /* Parses the mesh, once the graph is made; if the number of ranks is not set, the mesh
  * says how many there are. */
 void dlc_setup_check_mesh(dlc_setup *setup, dlc_problems *problems);

@@ -32,7 +32,8 @@ static dlc_status hand_out(const dlc_session *session,
                                            from->iteration * session->setup->test.batch,
                                   .samples = from->samples,
                                   .labels = from->labels,
-                                  .each = session->output.values};
+                                  .each = session->output.values,
+                                  .field = from->field};
     DLC_TRY(dlc_test_output_read(session, &batch.values));
     return reader->take(reader->context, &batch);
 }

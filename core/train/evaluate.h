@@ -14,6 +14,7 @@ typedef struct dlc_evaluation_batch {
     const int32_t *labels;
     const float *values; /* samples x `each` */
     size_t each;
+    const void *const *field; /* of the samples, as in dlc_batch */
 } dlc_evaluation_batch;
 
 typedef struct dlc_evaluation_reader {

@@ -25,10 +25,12 @@ static int64_t warm_up_of(int64_t iterations) {
     return tenth < LEAST ? LEAST : tenth > MOST ? MOST : tenth;
 }
 
-void dlc_progress_begin(dlc_progress *progress, const dlc_session *session) {
+void dlc_progress_begin(dlc_progress *progress, const dlc_session *session,
+                        int is_shown) {
     int64_t left = session->max_iterations - session->iteration;
     *progress = (dlc_progress){
         .session = session,
+        .is_shown = is_shown && session->rank == 0,
         .first = session->iteration,
         .done = session->iteration,
         .display = dlc_settings_get_int(session->setup->train_settings, "display"),
@@ -55,6 +57,16 @@ static void say_batch_split(const dlc_session *session) {
     dlc_text_free(&text);
 }
 
+/* The learning rate, and what it is halfway if it changes. */
+static void say_rate(const dlc_session *session, double rate) {
+    int64_t halfway = (session->iteration + session->max_iterations) / 2;
+    double later = dlc_solver_learning_rate(&session->solver, halfway);
+    if (later < rate || later > rate)
+        dlc_info("learning rate %g now, %g halfway", rate, later);
+    else
+        dlc_info("learning rate %g", rate);
+}
+
 static void say_scale(const dlc_session *session) {
     const dlc_lr_policy *policy = &session->solver.policy;
     if (policy->scale != 1)
@@ -67,11 +79,10 @@ static void say_scale(const dlc_session *session) {
 void dlc_progress_announce(const dlc_progress *progress) {
     const dlc_session *session = progress->session;
     const dlc_setup *setup = session->setup;
-    if (session->rank != 0)
+    if (!progress->is_shown)
         return;
     double rate = dlc_solver_learning_rate(&session->solver, session->iteration);
     int64_t samples = dlc_session_samples(session);
-    int64_t halfway = (session->iteration + session->max_iterations) / 2;
     dlc_info("net '%s' on %s, %" PRId32 " rank%s, solver %s, %s", setup->name,
              setup->device->name, session->ranks, session->ranks > 1 ? "s" : "",
              setup->solver->name, setup->consistency->name);
@@ -83,8 +94,7 @@ void dlc_progress_announce(const dlc_progress *progress) {
     DLC_EACH_AXIS(session, axis, announce)
     axis->ops->announce(axis);
     say_scale(session);
-    dlc_info("learning rate %g now, %g halfway", rate,
-             dlc_solver_learning_rate(&session->solver, halfway));
+    say_rate(session, rate);
     dlc_info("training for %" PRId64 " iterations (%.3g epochs of %" PRId64
              " iterations), %" PRId64 " samples",
              session->max_iterations - session->iteration,
@@ -136,12 +146,18 @@ double dlc_progress_training_loss(const dlc_progress *progress) {
                : progress->training_loss;
 }
 
-/* " (30 % waiting for data)", if it is worth a word. */
-static void format_data_wait(const dlc_progress *progress, char *text, size_t bytes) {
+/* "BEFORE840 images/s (30 % waiting for data)", as far as it is known and worth a word.
+ */
+static void format_speed(const dlc_progress *progress, const char *before, char *text,
+                         size_t bytes) {
     double share = dlc_progress_data_wait(progress);
+    double speed = dlc_progress_throughput(progress);
     text[0] = '\0';
-    if (share >= WORTH_A_WORD)
-        snprintf(text, bytes, " (%.0f %% waiting for data)", 100 * share);
+    if (speed > 0 && share >= WORTH_A_WORD)
+        snprintf(text, bytes, "%s%.0f images/s (%.0f %% waiting for data)", before,
+                 speed, 100 * share);
+    else if (speed > 0)
+        snprintf(text, bytes, "%s%.0f images/s", before, speed);
 }
 
 static void draw_bar(const dlc_progress *progress) {
@@ -149,14 +165,14 @@ static void draw_bar(const dlc_progress *progress) {
     double done = session->max_iterations
                       ? (double)progress->done / (double)session->max_iterations
                       : 1;
-    char wait[64];
+    char shown[96];
     double speed = dlc_progress_throughput(progress);
     double left = (double)(session->max_iterations - progress->done) *
                   (double)dlc_session_samples(session);
-    format_data_wait(progress, wait, sizeof wait);
+    format_speed(progress, "  ", shown, sizeof shown);
     dlc_bar_draw(done, speed > 0 ? left / speed : -1,
-                 "epoch %.2f  training loss %.4f  %.0f images/s%s", epochs(progress),
-                 progress->loss, speed, wait);
+                 "epoch %.2f  training loss %.4f%s", epochs(progress), progress->loss,
+                 shown);
 }
 
 static void write_line(dlc_progress *progress) {
@@ -164,12 +180,11 @@ static void write_line(dlc_progress *progress) {
     double loss = progress->loss_sum / (double)progress->loss_count;
     double rate = dlc_solver_learning_rate(&session->solver, progress->done - 1);
     double speed = dlc_progress_throughput(progress);
-    char wait[64];
-    format_data_wait(progress, wait, sizeof wait);
+    char shown[96];
+    format_speed(progress, ", ", shown, sizeof shown);
     if (!dlc_log_is_terminal())
-        dlc_info("iteration %" PRId64 ", epoch %.2f: training loss %.4f, "
-                 "learning rate %.4g, %.0f images/s%s",
-                 progress->done, epochs(progress), loss, rate, speed, wait);
+        dlc_info("iteration %" PRId64 ", epoch %.2f: loss %.4f, learning rate %.4g%s",
+                 progress->done, epochs(progress), loss, rate, shown);
     dlc_json event = dlc_log_event_begin("train");
     dlc_json_int(&event, "iteration", progress->done);
     dlc_json_number(&event, "epoch", epochs(progress));
@@ -196,7 +211,7 @@ void dlc_progress_iteration_end(dlc_progress *progress, double loss) {
     }
     progress->result_sum += loss;
     progress->result_count++;
-    if (session->rank != 0)
+    if (!progress->is_shown)
         return;
     progress->loss = isnan(progress->loss) ? loss : 0.95 * progress->loss + 0.05 * loss;
     progress->loss_sum += loss;
@@ -242,24 +257,22 @@ static void add_test(const dlc_evaluation *evaluation, dlc_text *line,
         const dlc_metric *metric = &evaluation->metric[i];
         double mean = dlc_metric_mean(metric);
         if (!metric->is_loss) {
-            dlc_text_add(line, "%s test %s %.4f", comma, metric->name, mean);
+            dlc_text_add(line, "%s %s %.4f", comma, metric->name, mean);
             comma = ",";
         }
         dlc_json_number(event, metric->name, mean);
     }
     dlc_json_end_object(event);
-    dlc_text_add(line, " (%.2f s)", evaluation->seconds);
     dlc_json_number(event, "seconds", evaluation->seconds);
 }
 
 void dlc_progress_result(dlc_progress *progress, const dlc_evaluation *evaluation) {
-    const dlc_session *session = progress->session;
     int64_t count = progress->result_count;
     if (count)
         progress->training_loss = progress->result_sum / (double)count;
     progress->result_sum = 0;
     progress->result_count = 0;
-    if (session->rank != 0 || (!count && !evaluation))
+    if (!progress->is_shown || (!count && !evaluation))
         return;
     dlc_text line = {0};
     dlc_json event = dlc_log_event_begin(evaluation ? "test" : "epoch");
@@ -268,7 +281,7 @@ void dlc_progress_result(dlc_progress *progress, const dlc_evaluation *evaluatio
     dlc_json_int(&event, "iteration", progress->done);
     dlc_json_number(&event, "epoch", epochs(progress));
     if (count) {
-        dlc_text_add(&line, " training loss %.4f%s", progress->training_loss,
+        dlc_text_add(&line, " loss %.4f%s", progress->training_loss,
                      evaluation ? "," : "");
         dlc_json_number(&event, "training_loss", progress->training_loss);
     }
@@ -281,7 +294,7 @@ void dlc_progress_result(dlc_progress *progress, const dlc_evaluation *evaluatio
 }
 
 void dlc_progress_end(dlc_progress *progress) {
-    if (progress->session->rank != 0)
+    if (!progress->is_shown)
         return;
     dlc_log_status("%s", "");
     if (progress->loss_count)

@@ -8,6 +8,7 @@
 
 typedef struct dlc_progress {
     const dlc_session *session;
+    int is_shown;    /* on this rank, unless the training is a measurement */
     int64_t first;   /* iteration at which this run began */
     int64_t done;    /* iterations completed, including those of earlier runs */
     int64_t display; /* iterations between lines; 0: by time */
@@ -28,7 +29,9 @@ typedef struct dlc_progress {
     double waited_before; /* by the feed, when the current iteration began */
 } dlc_progress;
 
-void dlc_progress_begin(dlc_progress *progress, const dlc_session *session);
+/* `is_shown` 0: nothing is printed, as when a command measures by training. */
+void dlc_progress_begin(dlc_progress *progress, const dlc_session *session,
+                        int is_shown);
 /* Logs what is about to run: net, batch, learning rate, length. */
 void dlc_progress_announce(const dlc_progress *progress);
 /* Called before and after each iteration. */

@@ -286,7 +286,10 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
     dlc_checkpointer_init(&loop.checkpointer, session);
     if (!loop.test_interval)
         loop.test_interval = session->epoch_iterations;
-    dlc_progress_begin(&loop.progress, session);
+    DLC_TRY(dlc_job_check(session->job));
+    if (!options->is_trial)
+        dlc_job_stop_at_once(session->job, 0);
+    dlc_progress_begin(&loop.progress, session, !options->is_trial);
     dlc_progress_announce(&loop.progress);
     dlc_status status = dlc_iterate_open(session, &loop.iterate);
     if (status == DLC_OK)

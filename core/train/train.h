@@ -11,8 +11,8 @@ typedef struct dlc_train_options {
     const dlc_weights
         *weights; /* to start from where no checkpoint is resumed, or NULL */
     struct dlc_run_folder *folder; /* open; NULL: no checkpoint is read or written */
-    int is_trial; /* only throughput is measured: a loss that is not finite is no error
-                   */
+    int is_trial; /* only throughput is measured: a loss that is not finite is no error,
+                   * and nothing is printed */
 } dlc_train_options;
 
 /* The result; the same on every rank but for `checkpoint`, which only rank 0 has. */

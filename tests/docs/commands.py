@@ -168,7 +168,7 @@ def prepare(work):
 def has_gpu():
     listed = subprocess.run([os.environ["DLCORE_BIN"], "plugin", "list"], text=True,
                           stdout=subprocess.PIPE, check=True).stdout
-    return bool(re.search(r"^device +(?!cpu\b)\S+ .* usable$", listed, re.MULTILINE))
+    return bool(re.search(r"^device +(?!cpu\b)\S+ .* usable\b", listed, re.MULTILINE))
 
 
 def adapt(command, used):

@@ -68,7 +68,7 @@ class Durability(unittest.TestCase):
                 if call[2].startswith(here) or not call[2].startswith(("/", "pipe:", "socket:"))]
 
     def names(self, folder="run"):
-        return sorted(path.name for path in (self.folder / folder).iterdir() if path.name != ".lock")
+        return sorted(path.name for path in (self.folder / folder).iterdir() if path.name not in (".lock", "best", "last"))
 
     def resumes_from(self, name):
         """It is valid, and the newest checkpoint."""

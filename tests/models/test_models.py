@@ -261,7 +261,7 @@ class Models(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(json.loads(done.stdout)["iterations"], 1)
                 # A thousand random classes: each loss is log(1000) = 6.9.
-                loss = re.search(r"^iteration 1,.*: training loss ([0-9.]+)", done.stderr, re.M)
+                loss = re.search(r"^iteration 1,.*: loss ([0-9.]+)", done.stderr, re.M)
                 self.assertTrue(5 < float(loss[1]) < 50, done.stderr)
 
 

@@ -45,7 +45,7 @@ class FirstModel(unittest.TestCase):
         losses, said = {}, ""
         for line in job.stderr:
             said += line
-            found = re.match(r"iteration (\d+), .*training loss ([^,]*),", line)
+            found = re.match(r"iteration (\d+), .*: loss ([^,]*),", line)
             if found:
                 losses[int(found[1])] = float(found[2])
             if LAST in losses:

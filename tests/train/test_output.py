@@ -56,9 +56,9 @@ first = 96
 batch = 24
 transforms = normalize(scale=0.01)
 """
-TESTED = re.compile(r"^epoch (\d+\.\d\d), iteration (\d+): training loss \d+\.\d{4}, "
-                    r"test loss \d+\.\d{4}, test accuracy \d\.\d{4} \(", re.M)
-UNTESTED = re.compile(r"^epoch (\d+\.\d\d), iteration (\d+): training loss \d+\.\d{4}$", re.M)
+TESTED = re.compile(r"^epoch (\d+\.\d\d), iteration (\d+): loss \d+\.\d{4}, "
+                    r"test loss \d+\.\d{4}, accuracy \d\.\d{4}$", re.M)
+UNTESTED = re.compile(r"^epoch (\d+\.\d\d), iteration (\d+): loss \d+\.\d{4}$", re.M)
 DONE = re.compile(r"^done after 12 iterations, [\d.]+ s: training loss \d+\.\d{4}, "
                   r"test loss \d+\.\d{4}, test accuracy \d\.\d{4}, \d+ images/s$", re.M)
 
@@ -110,7 +110,7 @@ class Output(unittest.TestCase):
             self.assertRegex(done.stdout, r"(?m)^checkpoint: ")
             self.assertEqual(len(done.stdout.splitlines()), 5, done.stdout)
             # Progress goes to stderr.
-            self.assertRegex(done.stderr, r"(?m)^iteration 5, epoch 1\.25: training loss "
+            self.assertRegex(done.stderr, r"(?m)^iteration 5, epoch 1\.25: loss "
                                           r"\d+\.\d{4}, learning rate 0\.01, ")
             self.assertNotRegex(done.stderr, TESTED)
 
@@ -149,7 +149,7 @@ class Output(unittest.TestCase):
             done = self.train("net.ini", f"--run-dir=run{len(names)}")
             self.assertEqual(done.returncode, 0, done.stderr)
             parts = ", ".join(rf"{name} (\d+\.\d{{4}})" for name in names)
-            total, *losses = map(float, re.search(rf"test loss (\d+\.\d{{4}}) \({parts}\), test accuracy ",
+            total, *losses = map(float, re.search(rf"test loss (\d+\.\d{{4}}) \({parts}\), accuracy ",
                                                   done.stdout).groups())
             self.assertAlmostEqual(total, sum(weight * loss for weight, loss in zip((0.5, 2), losses)), 3)
             self.assertIn(f"test loss {total:.4f}, test accuracy", done.stdout.partition("done after")[2])
@@ -172,7 +172,7 @@ label = l
 batch = 2
 """), "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("test loss nan, test accuracy nan (", done.stderr)
+        self.assertIn("test loss nan, accuracy nan", done.stderr)
         self.assertIsNone(json.loads(done.stdout)["test_loss"])
         self.assertIsNone(json.loads(done.stdout)["accuracy"])
 

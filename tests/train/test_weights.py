@@ -192,11 +192,96 @@ class Weights(unittest.TestCase):
 
     def test_unexpected(self):
         more = {**self.tensors, "head.weight": ([2, 3], [0.0] * 6, "F32"),
-                "bn1.num_batches_tracked": ([], [5], "I64")}
-        self.refused(["unexpected: head.weight [2, 3]", "bn1.num_batches_tracked",
+                "other.mean": ([6], [5.0] * 6, "F32")}
+        self.refused(["unexpected: head.weight [2, 3]", "other.mean",
                       "0 missing, 2 unexpected"], self.file(more))
-        self.loss_of(self.file(more), "--weights-skip=head.*",
-                    "--weights-skip=*.num_batches_tracked")
+        self.loss_of(self.file(more), "--weights-skip=head.*", "--weights-skip=other.*")
+
+    def test_batch_norm_of_pytorch(self):
+        """Its names need no rules, and its counter is no parameter."""
+        loss, _ = self.loss_of(f"--weights={self.own}")
+        names = {"scale": "weight", "mean": "running_mean", "variance": "running_var"}
+        other = {}
+        for name, value in self.tensors.items():
+            layer, _, param = name.rpartition(".")
+            other[f"{layer}.{names.get(param, param)}"] = value
+        other["bn1.num_batches_tracked"] = ([], [5], "I64")
+        self.assertEqual(self.loss_of(self.file(other))[0], loss)
+
+    def test_rules_of_a_file(self):
+        loss, _ = self.loss_of(f"--weights={self.own}")
+        other = {f"net.{name}.x".replace("ip1.", "fc."): value
+                 for name, value in self.tensors.items()}
+        rules = self.folder / "rules.map"
+        rules.write_text("# names\n\nnet.*.x = *  # all\nfc.* = ip1.*\r\n")
+        self.assertEqual(self.loss_of(self.file(other), f"--weights-map=@{rules}")[0], loss)
+        rules.write_text("net.*.x = *\nnothing\n")
+        self.refused([f"{rules}:2: 'nothing' renames no tensor"], self.file(other),
+                     f"--weights-map=@{rules}", code=2)
+        self.refused(["cannot open none.map"], self.file(other), "--weights-map=@none.map",
+                     code=2)
+
+    def test_two_stars(self):
+        """Each stands for the text of the star at the same place."""
+        loss, _ = self.loss_of(f"--weights={self.own}")
+        other = {"a." + name.replace(".", ".mid.") + ".b": value
+                 for name, value in self.tensors.items()}
+        self.assertEqual(self.loss_of(self.file(other), "--weights-map=a.*.mid.*.b=*.*")[0],
+                         loss)
+
+    def test_run_folder(self):
+        """A folder stands for its newest checkpoint, and says so; `last` and `best` are links."""
+        folder = self.train("--epochs=3", "--set=train.keep_best=yes").parent
+        newest = sorted(folder.glob("*.safetensors"))[-1]
+        loss, said = self.loss_of(f"--weights={folder}")
+        self.assertIn(f"weights: {newest}, the newest in {folder}", said)
+        self.assertEqual(os.readlink(folder / "last"), newest.name)
+        self.assertEqual(self.loss_of(f"--weights={folder}/last")[0], loss)
+        self.assertIn(folder / os.readlink(folder / "best"), folder.glob("*.safetensors"))
+        empty = self.folder / "empty"
+        empty.mkdir()
+        self.refused([f"--weights {empty}: the folder holds no checkpoint"],
+                     f"--weights={empty}")
+        (empty / newest.name).write_bytes(newest.read_bytes())
+        (empty / newest.name.replace("tiny", "other")).write_bytes(newest.read_bytes())
+        self.refused(["checkpoints of several nets ('other' and 'tiny')"],
+                     f"--weights={empty}")
+
+    def test_files_of_others(self):
+        """They are recognized by their content, whatever their names are."""
+        zip_file = b"PK\x03\x04" + bytes(26)
+        caffe = b"\x0a\x07CaffeNe\xa2\x06\x10" + bytes(40)
+        for what, content in (
+                ("a PyTorch file", zip_file + b"model/data.pkl"),
+                ("a PyTorch file", b"\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02"),
+                ("a NumPy archive", zip_file + b"weight.npy"),
+                ("an ONNX model", b"\x08\x07\x12\x07pytorch\x1a\x052.0.0" + bytes(40)),
+                ("a caffemodel", caffe), ("a caffemodel", caffe[9:]),
+                ("an HDF5 file", b"\x89HDF\r\n\x1a\n" + bytes(40))):
+            with self.subTest(what=what, content=content):
+                path = self.folder / "weights"
+                path.write_bytes(content)
+                self.refused([f"{path} is {what}", "which dlcore does not read",
+                              "docs/weights.md"], f"--weights={path}")
+                done = self.run_it("train", f"--resume={path}")
+                self.assertEqual(done.returncode, 4, done.stderr)
+                self.assertIn(what, done.stderr)
+                done = subprocess.run([BIN, "train", str(path)], capture_output=True,
+                                      text=True, timeout=60, check=False)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(f"{path} is {what}", done.stderr)
+                self.assertIn("not a net", done.stderr)
+        path.write_text("# A net\nname: \"LeNet\"\nlayer {\n  name: \"data\"\n}\n")
+        self.refused(["is a Caffe prototxt, a net without weights"], f"--weights={path}")
+        self.refused(["is a net.ini, a net without weights"], f"--weights={self.net}")
+        done = subprocess.run([BIN, "check", str(path)], capture_output=True, text=True,
+                              timeout=60, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("is a Caffe prototxt, which dlcore does not read", done.stderr)
+        done = subprocess.run([BIN, "train", str(self.own)], capture_output=True, text=True,
+                              timeout=60, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("is a safetensors file, not a net", done.stderr)
 
     def test_unlike(self):
         other = {**self.tensors, "ip1.bias": ([5], [0.0] * 5, "F32"),
@@ -258,8 +343,8 @@ class Weights(unittest.TestCase):
 
     def test_rules(self):
         file = self.file(self.tensors)
-        for rule, what in (("ip1.bias", "FROM=TO"), ("=x", "FROM=TO"), ("a*b*=c", "'*'"),
-                           ("a=b*", "'*'")):
+        for rule, what in (("ip1.bias", "FROM=TO"), ("=x", "FROM=TO"), ("a*b*c*d*e*=c", "'*'"),
+                           ("a*=b*c*", "'*'"), ("a=b*", "'*'")):
             self.refused([what], file, f"--weights-map={rule}", code=2)
         self.refused(["need --weights"], "--weights-skip=x", code=2)
         _, said = self.loss_of(file, "--weights-skip=nothing.*", "--weights-map=x=y")

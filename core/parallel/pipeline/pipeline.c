@@ -7,6 +7,7 @@
 #include "session/memory.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -14,7 +15,7 @@
 
 /* Reports the current activity to the watchdog, and makes progress on messages, which
  * only move when they are polled. */
-static void report_activity(void *context, const char *phase, const char *layer) {
+static dlc_status report_activity(void *context, const char *phase, const char *layer) {
     dlc_pipeline *pipeline = context;
     const dlc_session *session = pipeline->session;
     char name[64];
@@ -23,6 +24,7 @@ static void report_activity(void *context, const char *phase, const char *layer)
     dlc_job_activity(session->job, phase, name, 0);
     if (pipeline->status == DLC_OK && pipeline->engine)
         pipeline->status = dlc_progress_engine_poll(pipeline->engine);
+    return strcmp(phase, DLC_SETUP) == 0 ? dlc_job_check(session->job) : DLC_OK;
 }
 
 static void shape_net(const dlc_axis *axis, dlc_net_args *args) {

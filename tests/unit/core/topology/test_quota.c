@@ -133,6 +133,7 @@ int main(void) {
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, nothing_known);
     tcase_add_test(tests, memory_limits);
+    tcase_add_test(tests, memory_left);
     tcase_add_test(tests, version_2);
     tcase_add_test(tests, version_2_path_not_here);
     tcase_add_test(tests, version_1);
