@@ -4,6 +4,7 @@ sending fails, at either end, ends the job at once."""
 
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -76,6 +77,22 @@ class Jobs(unittest.TestCase):
                 self.assertIn(says, errors[0])
                 self.assertNotIn("(host ", errors[0])
 
+    def test_too_few_files(self):
+        """Where the system allows too few open files, the error names the limit."""
+        def limit(files):
+            return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+        for files in (20, 26):
+            done = subprocess.run([DLCORE, "train", "net.ini", "--ranks=12"], cwd=self.folder, check=False, timeout=120,
+                                  text=True, capture_output=True, preexec_fn=limit(files))
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(f"(this process may have {files} open files: see ulimit -n)", done.stderr)
+        # A soft limit is raised.
+        done = subprocess.run([DLCORE, "train", "net.ini", "--ranks=12"], cwd=self.folder, check=False, timeout=120,
+                              text=True, capture_output=True, preexec_fn=lambda: resource.setrlimit(
+                                  resource.RLIMIT_NOFILE, (20, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_newlines_are_kept(self):
         code, errors, said = self.train("--ranks=2")
         self.assertEqual((code, errors), (0, []), said)
@@ -90,6 +107,16 @@ class Jobs(unittest.TestCase):
                 with self.subTest(number=number, ranks=ranks):
                     self.send(number, ranks)
 
+    def wait_until_it_computes(self, pid):
+        """It may still hold the lock of the line that was read; then it would end without a word."""
+        def ticks():
+            with open(f"/proc/{pid}/task/{pid}/stat", encoding="ascii") as stat:
+                return int(stat.read().rsplit(")", 1)[1].split()[11])
+        begin, deadline = ticks(), time.monotonic() + 60
+        while ticks() < begin + 5:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
     def send(self, number, ranks):
         job = subprocess.Popen([DLCORE, "train", "net.ini", f"--ranks={ranks}", "--iterations=1000000000"],
                                cwd=self.folder, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -103,6 +130,7 @@ class Jobs(unittest.TestCase):
             if ranks > 1:
                 with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
                     pid = int(children.read().split()[-1])
+            self.wait_until_it_computes(pid)
             os.kill(pid, number)
             said += job.stderr.read()
             code = job.wait(30)
