@@ -155,14 +155,15 @@ dlc_status connect_check(dlc_endpoint *e) {
 
 /* UCX_RNDV_THRESH, if set, takes precedence over our rendezvous protocol. */
 static void find_tcp_peers(dlc_endpoint *e) {
-    if (!e->host_memory || getenv("UCX_RNDV_THRESH"))
-        return;
+    int ours = e->host_memory && !getenv("UCX_RNDV_THRESH");
     for (int32_t r = 0; r < e->ranks; r++) {
         char names[192];
         if (r == e->rank)
             continue;
         names_of_ep(e->peers[r].ep, names, sizeof names);
-        e->peers[r].tcp_only = strncmp(names, "tcp/", 4) == 0 && !strchr(names, ',');
+        e->peers[r].has_tcp = strstr(names, "tcp/") != NULL;
+        e->peers[r].tcp_only = ours && strncmp(names, "tcp/", 4) == 0 &&
+                               !strchr(names, ',');
         e->has_tcp_peers |= e->peers[r].tcp_only;
     }
 }

@@ -87,7 +87,7 @@ static void copy_to_receive(dlc_request *r, const header *head, const void *data
 
 void receive_owe(dlc_endpoint *e, int32_t from) {
     peer *p = &e->peers[from];
-    if (p->tcp_only) /* its flush waits for the peer */
+    if (p->has_tcp) /* a flush would wait for the peer to do something */
         return;
     e->owing += !p->owes;
     p->owes = 1;

@@ -110,6 +110,7 @@ typedef struct peer {
     int chunks;         /* in flight to it, over this rail */
     dlc_endpoint *rail; /* that had the last chunk; NULL: none */
     int tcp_only;       /* only TCP reaches it */
+    int has_tcp;        /* TCP is one of those that do */
     unsigned hellos;    /* rounds whose hello it has sent */
     int owes;           /* it may not have been told that a fetch from it is done */
 } peer;
