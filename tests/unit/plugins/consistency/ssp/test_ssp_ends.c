@@ -154,7 +154,7 @@ END_TEST
 /* Sends a header that no rank would send. */
 static void *send_invalid_header(void *unused) {
     const dlc_p2p_channel *p2p = &job.fake.rank[1].p2p;
-    enum { HEADER = 48 + 2 * 8 }; /* with the clocks of two workers */
+    enum { HEADER = 96 + 2 * 8 }; /* with the clocks of two workers */
     char header[HEADER];
     dlc_request *request;
     int32_t which;
