@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/process_state.h"
 #include "base/status.h"
 #include "plugin/object.h"
 #include "plugin/probe.h"
@@ -33,8 +34,28 @@ dlc_status dlc_answer_refuse(const void *of, const char *format, ...) {
     return dlc_fail(DLC_ERR_PLUGIN, "%s: %s", describe(of, described), sentence);
 }
 
+/* What a call that is not checked had changed before the call in progress; NULL:
+ * nothing. */
+static _Thread_local const char *changed_before;
+
+void dlc_answer_begin(void) {
+    dlc_detail_clear();
+    changed_before = dlc_modes_restore();
+}
+
 dlc_status dlc_answer_explain(const void *table, const char *call, dlc_status status) {
     char described[DESCRIPTION];
+    const char *changed = dlc_modes_restore();
+    if (changed)
+        return dlc_answer_refuse(table,
+                                 "%s changes %s for everything that is computed "
+                                 "after it",
+                                 call, changed);
+    if (changed_before)
+        return dlc_fail(DLC_ERR_PLUGIN,
+                        "before %s of %s, a plugin has changed %s; `dlcore plugin "
+                        "check` says which does",
+                        call, describe(table, described), changed_before);
     if (status > DLC_OK)
         return dlc_answer_refuse(table, "%s returns %d, which is no status", call,
                                  status);

@@ -20,9 +20,11 @@
 enum { DLC_ANSWER_DEVICES_MAX = 4096 };
 
 /* Makes a call of a table of a plugin: DLC_ASK(ops, "open", ops->open(...)). An error
- * without a sentence gets one, which names the feature, its plugin and the call. */
+ * without a sentence gets one, which names the feature, its plugin and the call. It is
+ * an error, too, if the call leaves other floating-point modes (process_state.h). */
 #define DLC_ASK(table, call, expression) \
-    (dlc_detail_clear(), dlc_answer_explain(table, call, expression))
+    (dlc_answer_begin(), dlc_answer_explain(table, call, expression))
+void dlc_answer_begin(void);
 dlc_status dlc_answer_explain(const void *table, const char *call, dlc_status status);
 
 /* Fails with DLC_ERR_PLUGIN: "KIND 'NAME' of plugin 'PLUGIN': " and the sentence. Of a

@@ -79,8 +79,8 @@ static void kill_children(void) {
         (void)fclose(list);
 }
 
-/* Ends what the child has left. Killing one process may make others the guard's. */
-static void sweep(void) {
+/* Killing one process may make others children of this one. */
+void dlc_children_end(void) {
     for (int i = 0; i < MOMENTS; i++) {
         kill_children();
         pid_t ended;
@@ -128,7 +128,7 @@ __attribute__((noreturn)) static void be_guard(void (*body)(int fd, void *contex
     int status = child > 0 ? await(child, &awaited) : -1;
     if (child > 0)
         (void)kill(-child, SIGKILL);
-    sweep();
+    dlc_children_end();
     _exit(status >= 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 }
 

@@ -24,6 +24,10 @@ int dlc_child_start(void (*body)(int fd, void *context), void *context,
  * the pipe, so it gets a moment to end. */
 int dlc_child_end(const dlc_child *child, int is_dying);
 
+/* Ends the children of this process. If it is a subreaper (prctl(2)), these are also
+ * what other children have left. */
+void dlc_children_end(void);
+
 /* How long to wait for a child that should take `seconds`: longer where other programs
  * use the CPUs, up to 12 times. */
 double dlc_child_patience(double seconds);

@@ -11,8 +11,10 @@
 
 #include <dlcore/layer.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/process_state.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "plugin/cache.h"
@@ -50,6 +52,15 @@ static dlc_status check_home(const char *path, void *handle, void *symbol) {
     return DLC_OK;
 }
 
+/* Objects that were linked with -ffast-math set FTZ for the thread that opens them. */
+static void restore_modes(const char *path, const char *call) {
+    const char *changed = dlc_modes_restore();
+    if (changed)
+        dlc_warn("%s: %s changes %s; that is undone (was it, or a library that it "
+                 "uses, built with -ffast-math?)",
+                 path, call, changed);
+}
+
 dlc_status dlc_object_open(const char *path, const struct stat *info,
                            const dlc_plugin **plugin) {
     struct stat now;
@@ -62,6 +73,7 @@ dlc_status dlc_object_open(const char *path, const struct stat *info,
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     dlc_signals_guard_end(&guard);
     dlc_process_return();
+    restore_modes(path, "opening it");
     if (!handle)
         return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be loaded: %s", path, dlerror());
     if (stat(path, &now) != 0 || !dlc_stat_same_bytes(&now, info))
@@ -116,6 +128,7 @@ static void ask(answer *asked) {
     asked->status = asked->plugin->load(dlc_host_services());
     dlc_signals_guard_end(&guard);
     dlc_process_return();
+    restore_modes(asked->plugin->name, "load()");
     if (restore_streams(kept))
         asked->status = dlc_fail(DLC_ERR_PLUGIN,
                                  "its load() closes stdin, stdout or stderr");

@@ -3,6 +3,7 @@
 #include "train/iterate.h"
 #include "session/loss_shares.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -404,6 +405,7 @@ static dlc_status queue_iteration(dlc_iterate *iterate) {
 
 dlc_status dlc_iterate_open(dlc_session *session, dlc_iterate *iterate) {
     *iterate = (dlc_iterate){.session = session};
+    dlc_process_state_take(&iterate->process);
     DLC_TRY(dlc_loss_shares_open(session));
     if (is_server(session))
         return DLC_OK;
@@ -438,12 +440,24 @@ int dlc_iterate_in_flight(const dlc_iterate *iterate) {
                              : iterate->has_result;
 }
 
+/* Every iteration: it takes less than a microsecond. */
+static dlc_status check_process(const dlc_iterate *iterate) {
+    const char *changed = dlc_process_state_change(&iterate->process);
+    if (!changed)
+        return DLC_OK;
+    return dlc_fail(DLC_ERR_PLUGIN,
+                    "a plugin has changed %s in iteration %" PRId64
+                    "; `dlcore plugin check` says which does",
+                    changed, iterate->session->iteration);
+}
+
 dlc_status dlc_iterate_begin(dlc_iterate *iterate) {
     iterate->loss = 0;
     iterate->backwards = 0;
     iterate->schedule = dlc_schedule_of(iterate->session);
     DLC_TRY(dlc_job_check(iterate->session->job));
     DLC_TRY(queue_of(iterate) ? queue_iteration(iterate) : run_schedule(iterate));
+    DLC_TRY(check_process(iterate));
     iterate->has_result = 1;
     iterate->begun++;
     iterate->session->iteration++;

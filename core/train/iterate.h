@@ -9,6 +9,7 @@
 #ifndef DLC_TRAIN_ITERATE_H
 #define DLC_TRAIN_ITERATE_H
 
+#include "base/process_state.h"
 #include "data/upload.h"
 #include "session/session.h"
 #include "train/requests.h"
@@ -23,7 +24,8 @@ typedef struct dlc_iterate_result {
 typedef struct dlc_iterate {
     dlc_session *session;
     dlc_upload upload;
-    int64_t begun; /* iterations since open */
+    int64_t begun;             /* iterations since open */
+    dlc_process_state process; /* at open; no plugin may change it */
 
     dlc_captured_graph *graph;
     int may_capture;

@@ -50,47 +50,82 @@ static void leaves_the_rest(suite_run *run) {
         suite_fail(run, "it updates a parameter with lr_mult 0");
 }
 
+/* The first control word is what was given last, maybe in an iteration before. */
 static void exchanges_control_words(suite_run *run) {
     training_fixture f;
     int seen = 0;
+    int64_t last = -1;
     training_fixture_begin(run, &f);
     for (int64_t i = 0; i < TRAINING_STEPS; i++) {
+        f.loss = (float)(i + 1) / 4;
         training_fixture_backward(&f, i);
         training_fixture_finish(&f, i);
         const float *words = f.gradients + TRAINING_COUNT - TRAINING_CONTROL_WORDS;
-        if (words[0] != 0.5f)
-            suite_fail(run, "the sum of one rank's losses of 0.5 is %g",
-                       (double)words[0]);
+        int64_t given = (int64_t)((double)words[0] * 4) - 1;
+        if (words[0] * 4 != (float)(given + 1) || given < last || given < 0 ||
+            given > i)
+            suite_fail(run,
+                       "after iteration %lld the sum of one rank's losses is %g, which "
+                       "it did not give last",
+                       (long long)i, (double)words[0]);
+        last = given;
         if (words[TRAINING_CONTROL_WORDS - 1] != 0.5f)
             suite_fail(run,
                        "the last control word, which is no vote, is not the sum of "
                        "what the ranks gave");
         seen += words[1] > 0;
     }
+    if (last < TRAINING_STEPS / 2)
+        suite_fail(run, "the loss stays that of iteration %lld", (long long)last);
     if (seen < TRAINING_STEPS / 2)
         suite_fail(run, "of %d requests in the control words %d arrived",
                    TRAINING_STEPS, seen);
 }
 
-/* A model that moves gradients by itself uses no exchange. */
-static void exchanges_every_bucket(suite_run *run) {
+/* A model that moves gradients by itself uses no exchange; another one may start some
+ * of the buckets only, in some iterations. */
+static void waits_for_what_it_starts(suite_run *run) {
     training_fixture f;
+    int used = 0;
     training_fixture_begin(run, &f);
-    for (int64_t i = 0; i < 3; i++) {
-        int started = 0;
+    for (int64_t i = 0; i < TRAINING_STEPS; i++) {
         training_fixture_step(&f, i);
         for (int b = 0; b < TRAINING_BUCKETS; b++)
-            started += f.started[b];
-        if (!started && i == 0)
-            suite_skip(run, "it does not use the exchange");
+            used |= f.started[b];
         if (f.early)
             suite_fail(run, "it waited for a bucket that it had not started");
-        for (int b = 0; b < TRAINING_BUCKETS; b++)
-            if (f.started[b] != f.started[0] || f.waited[b] < f.started[b])
+        if (f.again)
+            suite_fail(run, "it started a bucket again before it had waited for it");
+    }
+    if (!used)
+        suite_skip(run, "it does not use the exchange");
+    suite_must(run, f.ops->synchronize(f.model, TRAINING_STEPS), "synchronize");
+    for (int b = 0; b < TRAINING_BUCKETS; b++)
+        if (f.pending[b])
+            suite_fail(run, "it started bucket %d and did not wait for it", b);
+}
+
+/* With one rank nothing is to be agreed on. */
+static void equals_sgd_alone(suite_run *run) {
+    static const int64_t looks[] = {1, 7, 8, 23, TRAINING_STEPS};
+    training_fixture f, plain;
+    int64_t done = 0;
+    training_fixture_begin(run, &f);
+    training_fixture_open(run, &plain);
+    training_fixture_use_synchronous(&plain);
+    suite_must(run, training_fixture_create(&plain, 0), "create");
+    for (size_t k = 0; k < sizeof looks / sizeof *looks; done = looks[k++]) {
+        training_fixture_run(&f, done, looks[k]);
+        training_fixture_run(&plain, done, looks[k]);
+        suite_must(run, f.ops->synchronize(f.model, looks[k]), "synchronize");
+        for (size_t i = 0; i < TRAINING_COUNT; i++)
+            if (!(fabsf(f.weights[i] - plain.weights[i]) <=
+                  1e-5f * (1 + fabsf(plain.weights[i]))))
                 suite_fail(run,
-                           "in an iteration it started bucket 0 %d times, bucket %d %d "
-                           "times, and waited for that %d times",
-                           f.started[0], b, f.started[b], f.waited[b]);
+                           "one rank alone has %g as weight %zu of %d after %lld "
+                           "iterations; synchronous training has %g",
+                           (double)f.weights[i], i, TRAINING_COUNT, (long long)looks[k],
+                           (double)plain.weights[i]);
     }
 }
 
@@ -170,14 +205,18 @@ const suite_check suite_consistency_checks[] = {
           leaves_the_rest),
     CHECK("consistency.control_words", "the control words arrive",
           exchanges_control_words),
-    CHECK("consistency.exchange",
-          "every bucket is started as often, and then waited for",
-          exchanges_every_bucket),
+    CHECK("consistency.exchange", "what is started is waited for, and nothing else",
+          waits_for_what_it_starts),
+    CHECK("consistency.alone", "one rank trains as synchronous training does",
+          equals_sgd_alone),
     CHECK("consistency.order", "weights change only after their gradients are reduced",
           waits_before_it_updates),
     CHECK("consistency.ranks",
-          "two ranks have the same weights, and their control words arrive",
+          "two ranks have the weights of one, and their control words arrive",
           training_with_two_ranks),
+    CHECK("consistency.leaks",
+          "iterations use no more memory, files and threads each time",
+          training_keeps_nothing),
     CHECK("consistency.repeats", "training is bitwise reproducible", training_repeats),
     CHECK("consistency.resume", "a resumed run is bitwise identical", training_resumes),
     CHECK("consistency.damage", "load rejects a damaged state", refuses_damage),

@@ -12,7 +12,9 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "data/samples.h"
+#include "digest.h"
 #include "fence.h"
+#include "process.h"
 #include "suite.h"
 
 enum { FEW = 4, SOME = 24, GUARD = 64, SAMPLES_MOST = 4096, THREADS = 4 };
@@ -71,11 +73,10 @@ static void scatter(const fixture *s, int64_t index[SOME]) {
     index[SOME - 1] = index[2];
 }
 
-/* Reads scattered samples, from the first or from the last. */
-static void read_copies(const fixture *s, int backwards, copies *made) {
+/* Reads these samples, from the first or from the last. */
+static void read_these(const fixture *s, const int64_t index[SOME], int backwards,
+                       copies *made) {
     dlc_read_sample read = {0};
-    int64_t index[SOME];
-    scatter(s, index);
     for (int i = 0; i < SOME; i++) {
         int at = backwards ? SOME - 1 - i : i;
         read_one(s, index[at], &read);
@@ -90,20 +91,33 @@ static void read_copies(const fixture *s, int backwards, copies *made) {
     dlc_read_sample_free(&read);
 }
 
+/* Reads scattered samples. */
+static void read_copies(const fixture *s, int backwards, copies *made) {
+    int64_t index[SOME];
+    scatter(s, index);
+    read_these(s, index, backwards, made);
+}
+
 static void free_copies(copies *made) {
     for (int i = 0; i < SOME; i++)
         dlc_free(made->bytes[i]);
 }
 
-/* The first of the samples that differ; -1: none. */
-static int64_t difference(const fixture *s, const copies *a, const copies *b) {
-    int64_t index[SOME];
-    scatter(s, index);
+/* The place of the first of the samples that differ; -1: none. */
+static int place_of_difference(const copies *a, const copies *b) {
     for (int i = 0; i < SOME; i++)
         if (a->label[i] != b->label[i] || a->count[i] != b->count[i] ||
             memcmp(a->bytes[i], b->bytes[i], (size_t)a->count[i]) != 0)
-            return index[i];
+            return i;
     return -1;
+}
+
+/* Of scattered samples: the first that differs; -1: none. */
+static int64_t difference(const fixture *s, const copies *a, const copies *b) {
+    int64_t index[SOME];
+    int place = place_of_difference(a, b);
+    scatter(s, index);
+    return place < 0 ? -1 : index[place];
 }
 
 /* ---- Checks ----------------------------------------------------------------- */
@@ -278,17 +292,32 @@ static void names_end(suite_run *run) {
             suite_fail(run, "name writes beyond the end of its buffer");
 }
 
-/* Reads samples in one order, and in the reverse one. */
+/* Neighbors, as a job without shuffling reads them. */
+static void take_neighbors(const fixture *s, int64_t begin, int64_t index[SOME]) {
+    for (int64_t i = 0; i < SOME; i++)
+        index[i] = (begin + i) % s->samples.info.samples;
+}
+
+/* Reads samples in one order, and in the reverse one: scattered, and neighbors. */
 static void order_is_free(suite_run *run) {
     fixture s;
-    copies forth, back;
+    int64_t index[SOME];
     fixture_open(run, 1, &s);
-    read_copies(&s, 0, &forth);
-    read_copies(&s, 1, &back);
-    int64_t differs = difference(&s, &forth, &back);
-    if (differs >= 0)
-        suite_fail(run, "sample %lld differs when samples are read in another order",
-                   (long long)differs);
+    for (int way = 0; way < 3; way++) {
+        copies forth, back;
+        scatter(&s, index);
+        if (way)
+            take_neighbors(&s, way == 1 ? 0 : s.samples.info.samples - 2, index);
+        read_these(&s, index, 0, &forth);
+        read_these(&s, index, 1, &back);
+        int differs = place_of_difference(&forth, &back);
+        if (differs >= 0)
+            suite_fail(run,
+                       "sample %lld differs when samples are read in another order",
+                       (long long)index[differs]);
+        free_copies(&forth);
+        free_copies(&back);
+    }
 }
 
 /* Memory for some samples, with a guard after it. */
@@ -354,6 +383,61 @@ static void writes_whole_samples(suite_run *run) {
     suite_must(run, s.ops->read(s.source, 1, &index, b, &label), "read");
     if (memcmp(a, b, bytes) != 0)
         suite_fail(run, "read does not write all bytes of a sample");
+}
+
+/* The image of a sample may begin anywhere in a batch. */
+static void reads_to_any_place(suite_run *run) {
+    fixture s;
+    int64_t index[FEW];
+    int32_t label;
+    fixture_open(run, 1, &s);
+    size_t bytes = image_bytes(&s), unit = dlc_dtype_bytes(s.samples.info.dtype);
+    unsigned char *room = sample_memory(&s, 2), *aligned = sample_memory(&s, 1);
+    for (int64_t i = 0; i < FEW; i++) {
+        unsigned char *odd = room + (size_t)(i + 1) * unit;
+        index[i] = i % s.samples.info.samples;
+        suite_must(run, s.ops->read(s.source, 1, &index[i], aligned, &label), "read");
+        suite_must(run, s.ops->read(s.source, 1, &index[i], odd, &label), "read");
+        if (memcmp(odd, aligned, bytes) != 0)
+            suite_fail(run,
+                       "sample %lld is another one where its memory is not aligned",
+                       (long long)index[i]);
+    }
+}
+
+/* What a feed does with a source. */
+static void read_once(void *context) {
+    const fixture *s = context;
+    dlc_read_sample read = {0};
+    dlc_samples again;
+    char name[64];
+    uint32_t all = (1u << s->samples.info.field_count) - 1;
+    for (int64_t i = 0; i < FEW; i++) {
+        int64_t index = i * 7 % s->samples.info.samples;
+        suite_must(s->run,
+                   dlc_samples_read_fields(&s->samples, index, all, NULL, &read),
+                   "read");
+        dlc_samples_name(&s->samples, index, name, sizeof name);
+    }
+    dlc_read_sample_free(&read);
+    suite_must(s->run, dlc_samples_describe(s->ops, s->source, &again), "describe");
+}
+
+static void keeps_nothing(suite_run *run) {
+    fixture s;
+    fixture_open(run, 1, &s);
+    suite_repeat(run, 24, "read, name and describe", read_once, &s);
+}
+
+void suite_digest_data(suite_run *run, uint64_t *digest) {
+    fixture s;
+    copies made;
+    fixture_open(run, 1, &s);
+    read_copies(&s, 0, &made);
+    for (int i = 0; i < SOME; i++) {
+        suite_digest_add(digest, made.bytes[i], (size_t)made.count[i]);
+        suite_digest_add(digest, &made.label[i], sizeof made.label[i]);
+    }
 }
 
 static void compare(suite_run *run, const fixture *a, const fixture *b,
@@ -448,7 +532,7 @@ static void survives_a_fork(suite_run *run) {
     copies before, after;
     fixture_open(run, 1, &s);
     read_copies(&s, 0, &before);
-    pid_t child = fork();
+    pid_t child = suite_fork(run);
     if (child < 0)
         suite_skip(run, "cannot fork");
     if (child > 0)
@@ -474,6 +558,10 @@ const suite_check suite_data_checks[] = {
     CHECK("data.bounds", "read stays inside its buffers", stays_in_bounds),
     CHECK("data.several", "samples read at once are those read alone",
           several_are_single),
+    CHECK("data.place", "read writes samples to memory of any alignment",
+          reads_to_any_place),
+    CHECK("data.leaks", "reading uses no more memory, files and threads each time",
+          keeps_nothing),
     CHECK("data.whole", "read writes every byte of a sample", writes_whole_samples),
     CHECK("data.identical", "two sources with the same settings have the same samples",
           two_are_identical),

@@ -4,15 +4,19 @@
 #include <dlcore/decoder.h>
 
 #include <pthread.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "digest.h"
 #include "fence.h"
+#include "guard.h"
+#include "process.h"
 #include "suite.h"
 
-enum { GUARD = 64, SIDE_MOST = 4096, THREADS = 4 };
+enum { GUARD = GUARD_BYTES, SIDE_MOST = 4096, THREADS = 4 };
 
 /* The example, and what the decoder says of it. */
 typedef struct fixture {
@@ -46,20 +50,37 @@ static size_t bytes_of(const dlc_decode_args *args) {
     return (size_t)args->width * (size_t)args->height * (size_t)args->channels;
 }
 
-/* Decodes into new memory filled with `fill`, and checks that what follows it is left
- * alone. */
+/* Frees what decode returned. */
+static void free_pixels(unsigned char *pixels) {
+    dlc_free((void *)((uintptr_t)(pixels - GUARD) / GUARD * GUARD));
+}
+
+/* Decodes into new memory filled with `fill`, at any address, and checks that what is
+ * around it is left alone. */
 static unsigned char *decode(const fixture *f, const dlc_decode_args *args, int fill) {
+    static size_t turn;
     size_t bytes = bytes_of(args);
-    unsigned char *pixels = dlc_alloc(bytes + GUARD, 1);
-    if (!pixels)
+    unsigned char *memory = dlc_alloc(bytes + 3 * GUARD, 1); /* at a multiple of 64 */
+    if (!memory)
         suite_skip(f->run, "out of memory");
+    unsigned char *pixels = memory + GUARD + turn++ % 5;
     memset(pixels, fill, bytes);
-    memset(pixels + bytes, 0xa5, GUARD);
+    guard_fill(pixels - GUARD, 1);
+    guard_fill(pixels + bytes, 2);
     suite_must(f->run, f->ops->decode(args, pixels), "decode of its example");
-    for (size_t i = 0; i < GUARD; i++)
-        if (pixels[bytes + i] != 0xa5)
-            suite_fail(f->run, "decode writes beyond the pixels");
+    if (!guard_is_whole(pixels - GUARD, 1))
+        suite_fail(f->run, "decode writes before the pixels");
+    if (!guard_is_whole(pixels + bytes, 2))
+        suite_fail(f->run, "decode writes beyond the pixels");
     return pixels;
+}
+
+/* The example at an odd address, before memory that nobody may touch. */
+static void move_file(const fixture *f, dlc_decode_args *args) {
+    size_t count = (size_t)f->ops->example_bytes;
+    fenced memory = fence(f->run, count + 1);
+    unsigned char *bytes = memory.end - count;
+    args->bytes = memcpy(bytes, f->ops->example, count);
 }
 
 /* ---- Checks ----------------------------------------------------------------- */
@@ -100,14 +121,16 @@ static void writes_all_pixels(suite_run *run) {
     for (int32_t channels = 1; channels <= 3; channels += 2)
         for (int32_t shrink = 1; shrink <= f.info.shrink_max; shrink *= 2) {
             dlc_decode_args args = whole(&f, channels, shrink);
-            unsigned char *a = decode(&f, &args, 0), *b = decode(&f, &args, 255);
+            unsigned char *a = decode(&f, &args, 0);
+            move_file(&f, &args);
+            unsigned char *b = decode(&f, &args, 255);
             if (memcmp(a, b, bytes_of(&args)) != 0)
                 suite_fail(run,
                            "decode does not write all pixels of %d channels "
                            "shrunk by %d",
                            channels, shrink);
-            dlc_free(a);
-            dlc_free(b);
+            free_pixels(a);
+            free_pixels(b);
         }
 }
 
@@ -124,7 +147,7 @@ static void compare_region(const fixture *f, const dlc_decode_args *all,
                        "from that of the whole picture",
                        y, part->width, part->height, part->x, part->y, part->shrink);
     }
-    dlc_free(region);
+    free_pixels(region);
 }
 
 static void regions_are_parts(suite_run *run) {
@@ -145,7 +168,7 @@ static void regions_are_parts(suite_run *run) {
                                   &random, (uint64_t)(all.height - part.y));
             compare_region(&f, &all, pixels, &part);
         }
-        dlc_free(pixels);
+        free_pixels(pixels);
     }
 }
 
@@ -240,6 +263,43 @@ static void takes_damaged_files(suite_run *run) {
     }
 }
 
+/* A file that is sound, and one that ends early. */
+static void decode_once(void *context) {
+    const fixture *f = context;
+    dlc_image_info info = {.size = sizeof info};
+    dlc_decode_args args = whole(f, 3, 1);
+    suite_must(f->run, f->ops->inspect(args.bytes, args.count, &info), "inspect");
+    free_pixels(decode(f, &args, 0));
+    try_file(f, args.bytes, args.count / 2, "a file that was cut short");
+    try_file(f, args.bytes, 20, "a file that was cut short");
+}
+
+static void keeps_nothing(suite_run *run) {
+    fixture f;
+    fixture_open(run, &f);
+    suite_repeat(run, 24, "inspect and decode", decode_once, &f);
+}
+
+void suite_digest_decoder(suite_run *run, uint64_t *digest) {
+    fixture f;
+    fixture_open(run, &f);
+    dlc_decode_args args = whole(&f, 3, 1);
+    unsigned char *pixels = decode(&f, &args, 0);
+    suite_digest_add(digest, pixels, bytes_of(&args));
+    if (!DLC_CAN(f.ops, encode))
+        return;
+    dlc_encode_args encode = {.size = sizeof encode,
+                              .width = args.width,
+                              .height = args.height,
+                              .channels = args.channels,
+                              .quality = 90,
+                              .pixels = pixels};
+    unsigned char *bytes = NULL;
+    uint64_t count = 0;
+    suite_must(run, f.ops->encode(&encode, &bytes, &count), "encode");
+    suite_digest_add(digest, bytes, (size_t)count);
+}
+
 typedef struct decoding {
     const fixture *f;
     const unsigned char *expected;
@@ -301,6 +361,8 @@ const suite_check suite_decoder_checks[] = {
     CHECK("decoder.cut", "files that end early are refused, and not read beyond",
           takes_cut_files),
     CHECK("decoder.damaged", "damaged files do not crash it", takes_damaged_files),
+    CHECK("decoder.leaks", "decoding uses no more memory, files and threads each time",
+          keeps_nothing),
     CHECK("decoder.threads", "several threads may decode at once",
           threads_decode_at_once),
     {.name = NULL},

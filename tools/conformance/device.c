@@ -8,7 +8,9 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "device_checks.h"
+#include "digest.h"
 #include "host.h"
+#include "process.h"
 
 static const size_t sizes[] = {0, 1, 2, 7, 16, 63, 1000, 4099, 100003};
 enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -377,6 +379,58 @@ static void converts_and_back(suite_run *run) {
     device_check_compare(&b, "convert to bfloat16 and back", back, x, COUNT, 1.0 / 256);
 }
 
+/* ---- What calls leave, and whether they are the same everywhere ------------------ */
+
+typedef struct used {
+    device_check b;
+    float *x, *y, *here;
+} used;
+
+enum { USED = 5003 };
+
+static void open_used(suite_run *run, used *u) {
+    device_check_open(run, &u->b);
+    u->x = device_check_upload(&u->b, USED, 1, &u->here);
+    u->y = device_check_upload(&u->b, USED, 2, &u->here);
+}
+
+static void use_kernels(const used *u) {
+    const device_check *b = &u->b;
+    const float *sources[] = {u->x, u->x};
+    suite_must(b->run, b->ops->add(b->device, b->queue, USED, u->x, u->y), "add");
+    suite_must(b->run, b->ops->scale(b->device, b->queue, USED, 0.25f, u->y), "scale");
+    suite_must(b->run, b->ops->axpy(b->device, b->queue, USED, 0.5f, u->y, u->x),
+               "axpy");
+    suite_must(b->run, b->ops->sum(b->device, b->queue, USED, sources, 2, u->y), "sum");
+    device_check_copy(b, u->here, u->y, USED * sizeof *u->y);
+}
+
+static void use_once(void *context) {
+    const used *u = context;
+    dlc_memory memory = {.size = sizeof memory};
+    const device_check *b = &u->b;
+    suite_must(b->run, b->ops->alloc(b->device, 100003, 0, &memory), "alloc");
+    suite_must(b->run, b->ops->fill(b->device, b->queue, memory.base, 1, 100003),
+               "fill");
+    use_kernels(u);
+    device_check_finish(b);
+    b->ops->free(b->device, &memory);
+}
+
+static void keeps_nothing(suite_run *run) {
+    used u;
+    open_used(run, &u);
+    suite_repeat(run, 24, "alloc, kernels and free", use_once, &u);
+}
+
+void suite_digest_device(suite_run *run, uint64_t *digest) {
+    used u;
+    open_used(run, &u);
+    for (int i = 0; i < 3; i++)
+        use_kernels(&u);
+    suite_digest_add(digest, u.here, USED * sizeof *u.here);
+}
+
 #define CHECK(name, promise, run) \
     { name, promise, DLC_KIND_DEVICE, 0, SUITE_LOADED, 60, run }
 
@@ -396,5 +450,7 @@ const suite_check suite_device_checks[] = {
           norms_are_sums_of_squares),
     CHECK("device.convert", "conversion to bfloat16 and back is right",
           converts_and_back),
+    CHECK("device.leaks", "calls use no more memory, files and threads each time",
+          keeps_nothing),
     {.name = NULL},
 };

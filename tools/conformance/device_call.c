@@ -1,6 +1,8 @@
 /* Implements the memory of calls of layers. */
 #include "device_call.h"
 
+#include "guard.h"
+
 static void copy(const device_call *call, void *to, const void *from, size_t bytes) {
     const device_fixture *device = call->device;
     suite_must(call->run,
@@ -33,4 +35,5 @@ void device_call_finish(device_call *call, dlc_status status, const char *name) 
     for (int i = 0; i < call->count; i++)
         device->ops->free(device->handle, &call->copy[i].there);
     call->count = 0;
+    guard_check(call->run, name);
 }

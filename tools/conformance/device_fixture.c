@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "guard.h"
 #include "plugin/registry.h"
 
 /* The CPU reads and writes its memory; layers are checked without that, too. */
@@ -80,6 +81,7 @@ void device_fixture_open(suite_run *run, device_fixture *device) {
 }
 
 void device_fixture_close(device_fixture *device) {
+    guard_drop(device->handle);
     if (device->queue)
         device->ops->queues->queue_close(device->handle, device->queue);
     if (device->ops)
@@ -94,21 +96,24 @@ void device_fixture_sync(suite_run *run, const device_fixture *device,
                    call);
 }
 
-static void *take(suite_run *run, const device_fixture *device, size_t bytes) {
+void *device_fixture_bytes(suite_run *run, const device_fixture *device, size_t bytes,
+                           const char *what) {
     dlc_memory memory = {.size = sizeof memory};
-    suite_must(run, device->ops->alloc(device->handle, bytes, 0, &memory),
+    size_t room = device->is_host ? bytes + 2 * (size_t)GUARD_BYTES : bytes;
+    suite_must(run, device->ops->alloc(device->handle, room, 0, &memory),
                "the device's alloc");
-    return memory.base;
+    return device->is_host ? guard_place(run, device->handle, memory.base, bytes, what)
+                           : memory.base;
 }
 
 float *device_fixture_floats(suite_run *run, const device_fixture *device,
                              size_t count) {
-    return take(run, device, count * sizeof(float));
+    return device_fixture_bytes(run, device, count * sizeof(float), "memory");
 }
 
 void *device_fixture_copy_of(suite_run *run, const device_fixture *device,
                              const void *from, size_t bytes) {
-    void *made = take(run, device, bytes);
+    void *made = device_fixture_bytes(run, device, bytes, "memory");
     suite_must(run, device->ops->copy(device->handle, NULL, made, from, bytes),
                "the device's copy");
     return made;

@@ -26,7 +26,10 @@ void device_fixture_sync(suite_run *run, const device_fixture *device,
                          const char *call);
 
 /* Allocate device memory, which stays until the process ends: zeroed, or a copy of
- * `from`. Fail the check if memory runs out. */
+ * `from`. Fail the check if memory runs out. If the CPU can read it, guards are before
+ * and behind it (guard.h), which call it `what`. */
+void *device_fixture_bytes(suite_run *run, const device_fixture *device, size_t bytes,
+                           const char *what);
 float *device_fixture_floats(suite_run *run, const device_fixture *device,
                              size_t count);
 void *device_fixture_copy_of(suite_run *run, const device_fixture *device,

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "device_checks.h"
+#include "process.h"
 
 static int32_t count_devices(suite_run *run) {
     const dlc_device_ops *ops = run->feature->ops;
@@ -182,7 +183,7 @@ static void works_after_a_fork(suite_run *run) {
     suite_must(run, ops->count(&count), "count");
     if (count > 0)
         suite_must(run, ops->describe(0, &info), "describe");
-    pid_t child = fork();
+    pid_t child = suite_fork(run);
     if (child < 0)
         suite_skip(run, "fork: %s", strerror(errno));
     if (child > 0)
@@ -227,7 +228,7 @@ static void share_with_a_child(suite_run *run, int32_t from, int32_t to) {
     dlc_ipc_handle handle = {.size = sizeof handle};
     if (pipe(pipes[0]) != 0 || pipe(pipes[1]) != 0)
         suite_skip(run, "pipe: %s", strerror(errno));
-    pid_t child = fork();
+    pid_t child = suite_fork(run);
     if (child < 0)
         suite_skip(run, "fork: %s", strerror(errno));
     device_check_open_index(run, &b, child ? from : to);
@@ -279,7 +280,7 @@ static int can_access(suite_run *run, int32_t from, int32_t to) {
     int can = -1, status = 0;
     if (!DLC_CAN(ops, can_access_peer))
         return 1;
-    pid_t child = fork();
+    pid_t child = suite_fork(run);
     if (child < 0)
         suite_skip(run, "fork: %s", strerror(errno));
     if (child > 0) {

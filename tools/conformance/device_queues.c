@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "device_checks.h"
 #include "host.h"
+#include "process.h"
 
 enum { COUNT = 100003 };
 

@@ -1,5 +1,6 @@
 /* The checks of the file: the symbols that it exports and needs, and its descriptor.
  * None of the plugin's code runs, except for what the dynamic loader runs. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,6 +8,7 @@
 
 #include <dlcore/dlcore.h>
 
+#include "base/process_state.h"
 #include "base/status.h"
 #include "plugin/check.h"
 #include "plugin/image.h"
@@ -91,6 +93,19 @@ static void is_safe(suite_run *run) {
             suite_fail(run, "it has text relocations (build with -fPIC)");
 }
 
+/* Objects that are linked with -ffast-math change how the process that opens them
+ * computes, before any of their functions is called. */
+static void leaves_modes_alone(suite_run *run) {
+    if (!dlopen(run->subject->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE))
+        suite_fail(run, "cannot be loaded: %s", dlerror());
+    const char *changed = dlc_modes_restore();
+    if (changed)
+        suite_fail(run,
+                   "opening it changes %s; is it, or a library that it uses, linked "
+                   "with -ffast-math?",
+                   changed);
+}
+
 /* ---- The descriptor --------------------------------------------------------- */
 
 static void descriptor_is_valid(suite_run *run) {
@@ -172,6 +187,8 @@ const suite_check suite_file_checks[] = {
      SUITE_CLOSED, 10, is_independent},
     {"file.safe", "no executable stack and no text relocations", 0, 0, SUITE_CLOSED, 10,
      is_safe},
+    {"file.modes", "opening it does not change how the process computes", 0, 0,
+     SUITE_CLOSED, 30, leaves_modes_alone},
     {"file.descriptor", "valid sizes, name, version, license and features", 0, 0,
      SUITE_OPENED, 30, descriptor_is_valid},
     {"file.constant", "the descriptor and its tables are constant", 0, 0, SUITE_OPENED,

@@ -1,5 +1,6 @@
 /* Implements groups of ranks: forked processes with shared memory. */
 #include "group.h"
+#include "process.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -185,7 +186,7 @@ void suite_group_play(suite_run *run, int32_t ranks, uint64_t lost, suite_body *
     group_state *state = make_state(run);
     pid_t pids[GROUP_MOST];
     for (int32_t r = 0; r < ranks; r++) {
-        pids[r] = fork();
+        pids[r] = suite_fork(run);
         if (pids[r] < 0)
             suite_skip(run, "fork: %s", strerror(errno));
         if (pids[r] == 0)
@@ -206,8 +207,7 @@ void suite_group_play(suite_run *run, int32_t ranks, uint64_t lost, suite_body *
 /* ---- Messages --------------------------------------------------------------- */
 
 unsigned char *suite_group_bytes(const suite_member *member, size_t bytes) {
-    return (unsigned char *)device_fixture_floats(member->run, &member->device,
-                                                  bytes / sizeof(float) + 16);
+    return device_fixture_bytes(member->run, &member->device, bytes, "buffer");
 }
 
 void suite_group_send(suite_member *member, int32_t peer, dlc_tag tag,

@@ -1,14 +1,17 @@
 /* Implements the host table for plugins under test. */
 #include "host.h"
 
-#include <dirent.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/status.h"
+#include "guard.h"
 #include "plugin/host.h"
+#include "process.h"
 
 /* The size of the table. */
 #define HOST_BYTES (offsetof(dlc_host, now_ns) + sizeof(uint64_t(*)(void)))
@@ -25,23 +28,87 @@ static int must_fail(void) {
     return 0;
 }
 
+/* Memory of the plugin, with a guard on both sides. */
+typedef struct block {
+    struct block *next;
+    unsigned char *base; /* of the guard in front */
+    size_t bytes, id;
+} block;
+
+static block *blocks;
+static size_t ids;
+static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
+static suite_run *running;
+
 static void *counted_alloc(size_t bytes) {
+    size_t room;
     if (must_fail()) {
         atomic_store(&has_failed, 1);
         (void)dlc_fail(DLC_ERR_NOMEM,
                        "out of memory (simulated by the conformance suite)");
         return NULL;
     }
-    void *memory = dlc_host_services()->alloc(bytes);
-    if (memory)
-        atomic_fetch_add(&allocations, 1);
-    return memory;
+    block *made = malloc(sizeof *made);
+    if (__builtin_add_overflow(bytes, 2 * (size_t)GUARD_BYTES, &room))
+        room = SIZE_MAX;
+    unsigned char *base = made ? dlc_host_services()->alloc(room) : NULL;
+    if (!base) {
+        free(made);
+        return NULL;
+    }
+    atomic_fetch_add(&allocations, 1);
+    (void)pthread_mutex_lock(&blocks_lock);
+    *made = (block){blocks, base, bytes, ids++};
+    blocks = made;
+    (void)pthread_mutex_unlock(&blocks_lock);
+    guard_fill(base, made->id);
+    guard_fill(base + GUARD_BYTES + bytes, made->id);
+    return base + GUARD_BYTES;
+}
+
+static void must_be_whole(const block *one) {
+    if (!guard_is_whole(one->base, one->id) ||
+        !guard_is_whole(one->base + GUARD_BYTES + one->bytes, one->id))
+        suite_fail(running,
+                   "it writes beyond %zu bytes that dlc_host.alloc has given it",
+                   one->bytes);
+}
+
+/* Takes a block from the list, or (keep) only finds it; NULL: it is none. */
+static block *find_block(const void *memory, int keep) {
+    (void)pthread_mutex_lock(&blocks_lock);
+    block **at = &blocks;
+    while (*at && (*at)->base + GUARD_BYTES != memory)
+        at = &(*at)->next;
+    block *found = *at;
+    if (found && !keep)
+        *at = found->next;
+    (void)pthread_mutex_unlock(&blocks_lock);
+    return found;
 }
 
 static void counted_free(void *memory) {
-    if (memory)
-        atomic_fetch_sub(&allocations, 1);
-    dlc_host_services()->free(memory);
+    if (!memory)
+        return;
+    block *of = find_block(memory, 0);
+    atomic_fetch_sub(&allocations, 1);
+    if (!of) {
+        dlc_host_services()->free(memory);
+        return;
+    }
+    must_be_whole(of);
+    dlc_host_services()->free(of->base);
+    free(of);
+}
+
+void suite_host_check(void) {
+    for (const block *one = blocks; one; one = one->next)
+        must_be_whole(one);
+}
+
+size_t suite_host_size(const void *memory) {
+    const block *of = find_block(memory, 1);
+    return of ? of->bytes : 0;
 }
 
 int64_t suite_host_allocations(void) {
@@ -65,8 +132,6 @@ int suite_host_has_failed(void) {
 
 /* The getters fail the check if the plugin reads an option in another way than its
  * table says: it would be given 0. */
-
-static suite_run *running;
 
 #define TYPE(name) (1u << DLC_OPT_##name)
 #define TEXT (TYPE(STRING) | TYPE(CHOICE) | TYPE(PATH) | TYPE(FILLER))
@@ -148,16 +213,8 @@ static const dlc_host *suite_host(suite_run *run) {
 dlc_status suite_load(suite_run *run) {
     running = run;
     (void)dlc_fail(DLC_OK, "%s", "");
-    return DLC_CAN(run->plugin, load) ? run->plugin->load(suite_host(run)) : DLC_OK;
-}
-
-int suite_count_entries(const char *folder) {
-    int count = 0;
-    DIR *dir = opendir(folder);
-    if (!dir)
-        return -1;
-    while (readdir(dir))
-        count++;
-    (void)closedir(dir);
-    return count;
+    dlc_status status = DLC_CAN(run->plugin, load) ? run->plugin->load(suite_host(run))
+                                                   : DLC_OK;
+    suite_process_check(run, "load");
+    return status;
 }

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/memory.h"
+#include "base/random.h"
 #include "base/status.h"
 #include "layer_values.h"
 
@@ -119,6 +121,65 @@ static void check_some(layer_fixture *f, float *x, const float *dx, size_t count
         check_slope(f, &x[i], (double)gradients[n], scale, what, i);
 }
 
+/* Moves elements begin .. end-1 by steps of either sign, back and forth, and compares
+ * the slopes in this direction: every element counts. The tolerance is small beside
+ * what several wrong elements of the block contribute. */
+static void check_block(layer_fixture *f, float *x, const float *dx, size_t begin,
+                        size_t end, uint64_t seed, double scale, double middle,
+                        const char *what) {
+    /* Few elements pass a kink in a small step; a loss is one rounded number. */
+    const int is_metric = layer_fixture_is_metric(f);
+    const double step = is_metric ? 1.0 / 128 : 1.0 / 2048;
+    const double rounding = is_metric ? fabs(middle) * 0x1p-22 / step : 0;
+    double loss[2], expected = 0, square = 0, moved = 0;
+    float *kept = dlc_alloc(end - begin, sizeof *kept);
+    if (!kept)
+        suite_skip(f->run, "out of memory");
+    memcpy(kept, x + begin, (end - begin) * sizeof *kept);
+    for (int way = 0; way < 2; way++) {
+        dlc_random random = dlc_random_make(seed, 7);
+        for (size_t i = begin; i < end; i++) {
+            double sign = dlc_random_below(&random, 2) ? 1 : -1, d = (double)dx[i];
+            x[i] = (float)((double)kept[i - begin] + (way ? -step : step) * sign);
+            moved = (double)x[i] - (double)kept[i - begin];
+            expected += (way ? -moved : moved) / (2 * step) * d;
+            square += d * d / 2;
+        }
+        loss[way] = loss_of(f);
+        memcpy(x + begin, kept, (end - begin) * sizeof *kept);
+    }
+    dlc_free(kept);
+    double right = (loss[0] - middle) / step, left = (middle - loss[1]) / step;
+    double tolerance = rounding + 0.05 * sqrt(square) +
+                       0.03 * scale * sqrt((double)(end - begin));
+    if (!(expected >= fmin(left, right) - tolerance &&
+          expected <= fmax(left, right) + tolerance))
+        suite_fail(f->run,
+                   "the gradients of %s %zu to %zu add up to a slope of %g in a random "
+                   "direction; finite differences give %g",
+                   what, begin, end - 1, expected, (left + right) / 2);
+}
+
+static void check_blocks(layer_fixture *f, float *x, const float *dx, size_t count,
+                         size_t blocks, uint64_t seed, const char *what) {
+    double scale = layer_typical(dx, count), middle = loss_of(f);
+    blocks = blocks < count ? blocks : count;
+    for (size_t b = 0; b < blocks; b++)
+        check_block(f, x, dx, count * b / blocks, count * (b + 1) / blocks, seed + b,
+                    scale, middle, what);
+}
+
+void layer_compare_blocks(layer_fixture *f, size_t blocks, uint64_t seed) {
+    for (int32_t i = 0; i < f->prepared.inputs; i++)
+        if (f->memory->in_diff[i])
+            check_blocks(f, f->x[i], f->dx[i], f->x_count[i], blocks, seed,
+                         "input elements");
+    for (int32_t i = 0; i < f->prepared.params; i++)
+        if (f->memory->param_diff[i])
+            check_blocks(f, f->p[i], f->dp[i], f->p_count[i], blocks, seed,
+                         f->param[i].name);
+}
+
 void layer_compare_slopes(layer_fixture *f) {
     suite_random(f->dy, f->y_count, 31);
     layer_fixture_forward(f);
@@ -136,11 +197,17 @@ static void compare_slopes(layer_fixture *f) {
     layer_compare_slopes(f);
 }
 
+static void compare_all_slopes(layer_fixture *f) {
+    enum { BLOCKS = 8, SEED = 61 };
+    compare_slopes(f);
+    layer_compare_blocks(f, BLOCKS, SEED);
+}
+
 static void gradients_are_slopes(suite_run *run) {
     const dlc_layer_ops *ops = run->feature->ops;
     if (!DLC_CAN(ops, backward))
         suite_skip(run, "it has no backward");
-    layer_over_grid(run, DLC_PHASE_TRAIN, compare_slopes);
+    layer_over_grid(run, DLC_PHASE_TRAIN, compare_all_slopes);
 }
 
 static int

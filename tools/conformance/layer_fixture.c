@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "guard.h"
 #include "plugin/answers.h"
 
 enum { FIRST_ITERATION = 5, FIRST_SAMPLE = 16 };
@@ -213,13 +214,12 @@ static float *host_floats(layer_fixture *f, size_t count) {
 }
 
 /* Memory of the device if the CPU can use it; otherwise each call gets copies there. */
-static void *guarded(layer_fixture *f, size_t bytes) {
-    size_t count = (bytes + LAYER_GUARD) / sizeof(float) + 1;
-    char *memory = (char *)(f->device.is_host
-                                ? device_fixture_floats(f->run, &f->device, count)
-                                : host_floats(f, count));
-    memset(memory + bytes, LAYER_GUARD_BYTE, LAYER_GUARD);
-    return memory;
+static void *guarded(layer_fixture *f, size_t bytes, const char *what) {
+    size_t room = bytes + 2 * (size_t)GUARD_BYTES;
+    return f->device.is_host
+               ? device_fixture_bytes(f->run, &f->device, bytes, what)
+               : guard_place(f->run, f->device.handle,
+                             host_floats(f, room / sizeof(float) + 1), bytes, what);
 }
 
 /* Elements of 4 bytes are compared, others are not. */
@@ -255,22 +255,25 @@ static int has_gradient(const layer_fixture *f, int32_t param) {
 
 static void take_memory(layer_fixture *f, layer_memory *m) {
     for (int32_t i = 0; i < f->prepared.inputs; i++) {
-        m->in[i] = guarded(f, dlc_tensor_bytes(&f->in[i]));
+        size_t bytes = dlc_tensor_bytes(&f->in[i]);
+        m->in[i] = guarded(f, bytes, "input");
         if (f->prepared.wants_gradient >> i & 1)
-            m->in_diff[i] = guarded(f, dlc_tensor_bytes(&f->in[i]));
+            m->in_diff[i] = guarded(f, bytes, "input's gradient");
     }
     for (int32_t i = 0; i < f->prepared.outputs; i++) {
-        m->out[i] = guarded(f, dlc_tensor_bytes(&f->out[i]));
+        size_t bytes = dlc_tensor_bytes(&f->out[i]);
+        m->out[i] = guarded(f, bytes, "output");
         if (!(f->run->feature->caps & DLC_LAYER_LOSS))
-            m->out_diff[i] = guarded(f, dlc_tensor_bytes(&f->out[i]));
+            m->out_diff[i] = guarded(f, bytes, "output's gradient");
     }
     for (int32_t i = 0; i < f->prepared.params; i++) {
-        m->param[i] = guarded(f, layer_param_bytes(f, i));
+        m->param[i] = guarded(f, layer_param_bytes(f, i), "parameter");
         if (has_gradient(f, i))
-            m->param_diff[i] = guarded(f, layer_param_bytes(f, i));
+            m->param_diff[i] = guarded(f, layer_param_bytes(f, i),
+                                       "parameter's gradient");
     }
-    m->workspace = guarded(f, f->prepared.workspace_bytes);
-    m->scratch = guarded(f, f->prepared.scratch_bytes);
+    m->workspace = guarded(f, f->prepared.workspace_bytes, "workspace");
+    m->scratch = guarded(f, f->prepared.scratch_bytes, "scratch memory");
 }
 
 /* The layer of a test is closed before that whose parameters it reads. */

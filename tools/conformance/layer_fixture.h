@@ -1,6 +1,6 @@
 /* Runs one layer for given inputs, through the public interface alone. Values are plain
  * arrays; the reorders of the layer's family convert them to and from the layouts that
- * the layer chooses. Guard bytes follow all memory that the layer writes. */
+ * the layer chooses. Guards are around all memory that the layer is given. */
 #ifndef DLC_TOOLS_CONFORMANCE_LAYER_FIXTURE_H
 #define DLC_TOOLS_CONFORMANCE_LAYER_FIXTURE_H
 
@@ -9,9 +9,6 @@
 #include "device_fixture.h"
 
 enum { FIXTURE_INPUTS = 3 };
-
-/* The guard bytes after each buffer of a layer: their number and value. */
-enum { LAYER_GUARD = 64, LAYER_GUARD_BYTE = 0x6b };
 
 /* The inputs of a layer, float32 or (labels) int32. */
 typedef struct layer_inputs {
@@ -160,7 +157,10 @@ static inline size_t layer_param_bytes(const layer_fixture *f, int32_t i) {
  * given, that the layer accepts. If it accepts none, the check is not run. */
 typedef void layer_visitor(layer_fixture *f);
 void layer_over_grid(suite_run *run, dlc_phase phase, layer_visitor *visit);
-/* The same for a layer that is built in another way. */
+/* The same for a few shapes of more than 65,536 elements; the number of accepted ones.
+ */
+int layer_over_large(suite_run *run, layer_visitor *visit);
+/* The same as the first for a layer that is built in another way. */
 void layer_over_grid_of(suite_run *run, const layer_build *build, layer_visitor *visit);
 
 #endif

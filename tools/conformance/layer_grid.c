@@ -65,6 +65,11 @@ static const dlc_shape grid[] = {
 /* A sum over the last one is too large for finite differences. */
 enum { SHAPES = sizeof grid / sizeof *grid, METRIC_SHAPES = SHAPES - 1 };
 
+/* More than 65,536 elements, and no size that is a multiple of the usual blocks. */
+static const dlc_shape large[] = {
+    {4, {2, 13, 52, 51}}, {2, {257, 263}}, {3, {3, 131, 173}}};
+enum { LARGE_SHAPES = sizeof large / sizeof *large };
+
 /* Several inputs have one shape. LABELS: one integer for each sample; MAP: one for each
  * position of a sample; INDICES: integers alone. */
 typedef enum input_kind {
@@ -118,14 +123,14 @@ static int try_inputs(suite_run *run, const layer_build *build,
 }
 
 static int try_kinds(suite_run *run, const layer_build *build, const input_kind *kinds,
-                     int shapes, layer_visitor *visit) {
+                     const dlc_shape *of, int shapes, layer_visitor *visit) {
     int taken = 0;
     for (int shape = 0; shape < shapes; shape++)
         for (const input_kind *kind = kinds; *kind != END; kind++) {
             layer_inputs inputs;
-            if (*kind == MAP && grid[shape].rank < 3)
+            if (*kind == MAP && of[shape].rank < 3)
                 continue; /* the same as LABELS */
-            make_inputs(*kind, &grid[shape], &inputs);
+            make_inputs(*kind, &of[shape], &inputs);
             taken += try_inputs(run, build, &inputs, visit);
         }
     return taken;
@@ -178,14 +183,28 @@ static int try_given(suite_run *run, const layer_build *build, layer_visitor *vi
     return taken;
 }
 
-void layer_over_grid_of(suite_run *run, const layer_build *build,
-                        layer_visitor *visit) {
-    uint64_t caps = run->feature->caps;
-    int is_metric = (caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
+static int is_metric(const suite_run *run) {
+    return (run->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
+}
+
+static int try_shapes(suite_run *run, const layer_build *build, const dlc_shape *of,
+                      int shapes, layer_visitor *visit) {
     int taken = 0;
     for (int i = 0; i < 2 && !taken; i++)
-        taken = try_kinds(run, build, (is_metric ? metric_kinds : layer_kinds)[i],
-                          is_metric ? METRIC_SHAPES : SHAPES, visit);
+        taken = try_kinds(run, build, (is_metric(run) ? metric_kinds : layer_kinds)[i],
+                          of, shapes, visit);
+    return taken;
+}
+
+int layer_over_large(suite_run *run, layer_visitor *visit) {
+    const layer_build build = {.phase = DLC_PHASE_TRAIN};
+    return try_shapes(run, &build, large, LARGE_SHAPES, visit);
+}
+
+void layer_over_grid_of(suite_run *run, const layer_build *build,
+                        layer_visitor *visit) {
+    int shapes = is_metric(run) ? METRIC_SHAPES : SHAPES;
+    int taken = try_shapes(run, build, grid, shapes, visit);
     taken += try_given(run, build, visit);
     if (!taken)
         suite_lack(run,

@@ -167,9 +167,8 @@ static void bears_large_scores(suite_run *run) {
 
 /* ---- Ways to build a layer --------------------------------------------------- */
 
-/* Opens the layer for the same inputs in another way. */
-static void open_like(const layer_fixture *f, const layer_build *build,
-                      const layer_inputs *inputs, layer_fixture *other) {
+void layer_open_like(const layer_fixture *f, const layer_build *build,
+                     const layer_inputs *inputs, layer_fixture *other) {
     if (layer_fixture_open(f->run, build, inputs, other) != DLC_OK)
         suite_fail(f->run, "it accepts these inputs in training alone: %s",
                    dlc_detail());
@@ -181,7 +180,7 @@ static void compare_built(layer_fixture *f, const layer_build *build, const char
     layer_values_show(f, 21);
     layer_values_pass(f);
     layer_values_keep(f, &wanted);
-    open_like(f, build, &f->inputs, &other);
+    layer_open_like(f, build, &f->inputs, &other);
     layer_values_show(&other, 21);
     layer_values_pass(&other);
     layer_values_near(&other, &wanted, ROUNDING, why);
@@ -207,7 +206,7 @@ static void keep_plain(layer_fixture *f) {
     tried++;
     build.plain_params = 1;
     compare_built(f, &build, "with parameters in plain layout");
-    open_like(f, &build, &f->inputs, &plain);
+    layer_open_like(f, &build, &f->inputs, &plain);
     layer_values_show(&plain, 21);
     layer_fixture_forward(&plain);
     for (int32_t i = 0; i < plain.prepared.params; i++)
@@ -243,7 +242,7 @@ static void forgets_other_shapes(suite_run *run) {
 static int differs(const layer_fixture *f, const layer_build *build,
                    const layer_values *wanted, int64_t iterations, int64_t samples) {
     layer_fixture other;
-    open_like(f, build, &f->inputs, &other);
+    layer_open_like(f, build, &f->inputs, &other);
     other.iteration += iterations;
     other.sample += samples;
     layer_values_show(&other, 21);
@@ -300,8 +299,8 @@ static void freeze_statistics(layer_fixture *f) {
     layer_build frozen = {.phase = DLC_PHASE_TRAIN, .frozen = 1};
     layer_build test = {.phase = DLC_PHASE_TEST};
     layer_fixture trains, tests;
-    open_like(f, &frozen, &f->inputs, &trains);
-    open_like(f, &test, &f->inputs, &tests);
+    layer_open_like(f, &frozen, &f->inputs, &trains);
+    layer_open_like(f, &test, &f->inputs, &tests);
     layer_values_show(&trains, 21);
     layer_values_show(&tests, 21);
     layer_values_pass(&trains);
@@ -327,7 +326,7 @@ static void freeze(layer_fixture *f) {
     layer_values_show(f, 21);
     layer_values_pass(f);
     layer_values_keep(f, &wanted);
-    open_like(f, &build, &f->inputs, &frozen);
+    layer_open_like(f, &build, &f->inputs, &frozen);
     layer_values_show(&frozen, 21);
     layer_values_pass(&frozen);
     memset(frozen.memory->param_diff, 0, sizeof frozen.memory->param_diff);
@@ -346,6 +345,34 @@ static void can_be_frozen(suite_run *run) {
 
 /* ---- A test net beside the training ------------------------------------------ */
 
+/* Does the output change with the last elements of a parameter, from `from` on? */
+static int depends_on(layer_fixture *f, int32_t param, size_t from) {
+    layer_values before;
+    layer_fixture_fill(f, 21);
+    layer_fixture_forward(f);
+    layer_values_keep(f, &before);
+    for (size_t k = from; k < f->p_count[param]; k++)
+        f->p[param][k] = 0.5f - 2 * f->p[param][k];
+    layer_fixture_forward(f);
+    int differs = !suite_same(f->y, before.y, f->y_count);
+    layer_values_drop(&before);
+    return differs;
+}
+
+/* What training computes with, a test does, too. */
+static void use_params(layer_fixture *trains, layer_fixture *tests) {
+    for (int32_t i = 0; i < trains->prepared.params; i++) {
+        const size_t from[] = {0, trains->p_count[i] - 1};
+        for (int k = 0; k < 2; k++)
+            if (depends_on(trains, i, from[k]) && !depends_on(tests, i, from[k]))
+                suite_fail(trains->run,
+                           "the output of a test does not depend on %s of parameter "
+                           "%s, but in training it does",
+                           k ? "the last element" : "the elements",
+                           trains->param[i].name);
+    }
+}
+
 /* The layer of a test reads the parameters where those of the training are, whatever
  * its batch. */
 static void read_params(layer_fixture *f, int64_t batch) {
@@ -355,8 +382,8 @@ static void read_params(layer_fixture *f, int64_t batch) {
     for (int32_t i = 0; i < inputs.count; i++)
         inputs.shape[i].dims[0] = batch;
     beside.trained = f;
-    open_like(f, &alone, &inputs, &own);
-    open_like(f, &beside, &inputs, &reads);
+    layer_open_like(f, &alone, &inputs, &own);
+    layer_open_like(f, &beside, &inputs, &reads);
     for (int32_t i = 0; i < f->prepared.params; i++)
         if (reads.param_count[i] != f->param_count[i])
             suite_fail(f->run,
@@ -384,6 +411,11 @@ static void test_beside(layer_fixture *f) {
     layer_fixture_import(f);
     read_params(f, f->plain_in[0].shape.dims[0]);
     read_params(f, 16);
+    const layer_build test = {.phase = DLC_PHASE_TEST};
+    layer_fixture own;
+    layer_open_like(f, &test, &f->inputs, &own);
+    use_params(f, &own);
+    layer_fixture_close(&own);
 }
 
 static void shares_params(suite_run *run) {
@@ -437,8 +469,8 @@ const suite_check suite_layer_training_checks[] = {
           keeps_params_plain),
     CHECK("layer.frozen", "frozen parameters stay, and pass on the same gradient",
           can_be_frozen),
-    CHECK("layer.test_params", "a test net reads the parameters of the training",
-          shares_params),
+    CHECK("layer.test_params",
+          "a test net computes with the parameters of the training", shares_params),
     CHECK("layer.empty", "a rank without samples takes part in its collectives",
           works_without_samples),
     {.name = NULL},

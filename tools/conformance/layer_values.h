@@ -38,6 +38,13 @@ void layer_near(const layer_fixture *f, const float *got, const float *wanted,
 /* Fails the check unless gradients agree with finite differences for the x and p that
  * are there. */
 void layer_compare_slopes(layer_fixture *f);
+/* The same for each of so many blocks of every array, in a random direction, with the
+ * gradients and dy of the last pass. */
+void layer_compare_blocks(layer_fixture *f, size_t blocks, uint64_t seed);
+
+/* Opens the layer for the same inputs in another way. */
+void layer_open_like(const layer_fixture *f, const layer_build *build,
+                     const layer_inputs *inputs, layer_fixture *other);
 
 /* The root mean square, to which errors are compared. */
 double layer_typical(const float *x, size_t count);

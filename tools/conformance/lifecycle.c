@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "device_fixture.h"
 #include "host.h"
+#include "process.h"
 #include "solver/solver.h"
 #include "suite.h"
 #include "training_fixture.h"
@@ -151,33 +152,19 @@ static void must_open(fixture *l) {
     suite_must(l->run, status, "opening it");
 }
 
-/* The first few times may keep something for good, such as a pool; the others must
- * not. */
+static void open_and_close(void *context) {
+    fixture *l = context;
+    must_open(l);
+    fixture_close(l, l->object);
+}
+
 static void opens_again_and_again(suite_run *run) {
-    enum { TIMES = 12, WARM_UP = 2 };
-    int64_t allocations = 0;
-    int files = 0, threads = 0;
+    enum { TIMES = 3 };
     fixture l;
     fixture_begin(run, &l);
-    for (int i = 0; i < TIMES; i++) {
-        must_open(&l);
-        fixture_close(&l, l.object);
-        if (i == WARM_UP) {
-            allocations = suite_host_allocations();
-            files = suite_count_entries(SUITE_FILES);
-            threads = suite_count_entries(SUITE_THREADS);
-        }
-    }
-    int times = TIMES - 1 - WARM_UP;
-    if (suite_host_allocations() > allocations)
-        suite_fail(run, "opened and closed %d times, it leaks %lld allocations", times,
-                   (long long)(suite_host_allocations() - allocations));
-    if (suite_count_entries(SUITE_FILES) > files)
-        suite_fail(run, "opened and closed %d times, it leaves %d files open", times,
-                   suite_count_entries(SUITE_FILES) - files);
-    if (suite_count_entries(SUITE_THREADS) > threads)
-        suite_fail(run, "opened and closed %d times, it leaves %d threads running",
-                   times, suite_count_entries(SUITE_THREADS) - threads);
+    suite_repeat(run, TIMES, "opening and closing it", open_and_close, &l);
+    if (suite_count_descendants(1))
+        suite_fail(run, "opened and closed, it leaves a process running");
 }
 
 static void two_at_a_time(suite_run *run) {
@@ -247,7 +234,7 @@ static void use_and_exit(suite_run *run) {
 
 static void ends_in_order(suite_run *run) {
     int status = 0;
-    pid_t child = fork();
+    pid_t child = suite_fork(run);
     if (child == 0)
         use_and_exit(run);
     if (child < 0 || waitpid(child, &status, 0) != child)

@@ -3,7 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
+#include "process.h"
 #include "training_fixture.h"
 
 enum { MOST = 67 }; /* elements of a call of the rule */
@@ -140,6 +142,162 @@ static void updates_elements(suite_run *run) {
     }
 }
 
+/* As many elements at once as a large parameter has, and in pieces. */
+static void updates_many(suite_run *run) {
+    enum { MANY = 70001, PIECE = 4099, STATES = DLC_MAX_SLOTS + 2 };
+    dlc_solver solver;
+    dlc_rule_step step = {.grad_scale = 1};
+    float *state[2][STATES], *slots[DLC_MAX_SLOTS];
+    make_step(run, &solver, &step);
+    for (int way = 0; way < 2; way++)
+        for (int i = 0; i < STATES; i++) {
+            float *x = state[way][i] = dlc_alloc(MANY, sizeof *x);
+            if (!x)
+                suite_skip(run, "out of memory");
+            suite_random(x, MANY, 11 + (uint64_t)i);
+            for (size_t j = 0; i >= 2 && j < MANY; j++)
+                x[j] = fabsf(x[j]);
+        }
+    for (int way = 0; way < 2; way++)
+        for (size_t begin = 0, n = MANY; begin < MANY; begin += n) {
+            n = !way ? MANY : MANY - begin < PIECE ? MANY - begin : PIECE;
+            for (int i = 0; i < DLC_MAX_SLOTS; i++)
+                slots[i] = state[way][2 + i] + begin;
+            if (solver.needs.direction)
+                solver.needs.direction->run(&step, n, state[way][0] + begin, slots,
+                                            state[way][1] + begin);
+            solver.needs.rule->run(&step, n, state[way][0] + begin, slots,
+                                   state[way][1] + begin);
+        }
+    suite_process_check(run, "the rule");
+    for (int i = 0; i < STATES; i++) {
+        if (!same_floats(state[0][i], state[1][i], MANY))
+            suite_fail(run,
+                       "updating %d elements gives other results than updating them "
+                       "in pieces",
+                       MANY);
+        dlc_free(state[0][i]);
+        dlc_free(state[1][i]);
+    }
+}
+
+/* ---- What a rule is told -------------------------------------------------------- */
+
+/* Runs the rule with a step and gradients of which f is made. */
+static void run_step(const dlc_solver *solver, const dlc_rule_step *step,
+                     float (*f)(float gradient, float weight), arrays *a) {
+    fill_arrays(solver, a);
+    for (size_t i = 0; f && i < MOST; i++)
+        a->gradient[i] = f(a->gradient[i], a->weight[i]);
+    run_on(solver, step, a, 0, MOST);
+}
+
+static int near_arrays(const arrays *a, const arrays *b) {
+    for (size_t i = 0; i < MOST; i++)
+        if (!(fabsf(a->weight[i] - b->weight[i]) <= 1e-5f * (1 + fabsf(b->weight[i]))))
+            return 0;
+    return 1;
+}
+
+static float quarter(float gradient, float weight) {
+    (void)weight;
+    return gradient / 4;
+}
+
+static float clipped(float gradient, float weight) {
+    (void)weight;
+    return fmaxf(-0.25f, fminf(0.25f, gradient));
+}
+
+static float decayed(float gradient, float weight) {
+    return gradient + 0.5f * weight;
+}
+
+static float drawn_to_0(float gradient, float weight) {
+    return gradient + (weight > 0 ? 0.25f : weight < 0 ? -0.25f : 0);
+}
+
+static void must_act_as(suite_run *run, const dlc_solver *solver,
+                        const dlc_rule_step *step, const dlc_rule_step *plain,
+                        float (*f)(float gradient, float weight), const char *what) {
+    arrays told, done;
+    run_step(solver, step, NULL, &told);
+    run_step(solver, plain, f, &done);
+    if (!near_arrays(&told, &done))
+        suite_fail(run,
+                   "the rule does not obey %s of its step; take the gradient that the "
+                   "body of DLC_RULE is given, or dlc_rule_gradient",
+                   what);
+}
+
+/* The rule gets gradients as they were reduced, and the step says what to make of them.
+ */
+static void obeys_its_step(suite_run *run) {
+    dlc_solver solver;
+    dlc_rule_step plain = {.grad_scale = 1}, step;
+    make_step(run, &solver, &plain);
+    plain.weight_decay = plain.l1_decay = 0;
+    plain.grad_scale = plain.weight_norm = plain.norm = 1;
+    plain.clip_value = INFINITY;
+    plain.learning_rate = 1;
+    step = plain;
+    step.grad_scale = 0.25f;
+    must_act_as(run, &solver, &step, &plain, quarter, "grad_scale");
+    step = plain;
+    step.clip_value = 0.25f;
+    must_act_as(run, &solver, &step, &plain, clipped, "clip_value");
+    step = plain;
+    step.weight_decay = 0.5f;
+    if (!solver.needs.norms) /* a trust may depend on the decay, too */
+        must_act_as(run, &solver, &step, &plain, decayed, "weight_decay");
+    step = plain;
+    step.l1_decay = 0.25f;
+    must_act_as(run, &solver, &step, &plain, drawn_to_0, "l1_decay");
+    arrays once, twice;
+    step = plain;
+    step.learning_rate *= 2;
+    run_step(&solver, &plain, NULL, &once);
+    run_step(&solver, &step, NULL, &twice);
+    if (near_arrays(&once, &twice))
+        suite_fail(run, "the rule makes the same step with twice the learning rate");
+}
+
+static void make_decaying(suite_run *run, dlc_solver *solver, double decay,
+                          float decay_mult, dlc_rule_step *step) {
+    dlc_update update = {.lr_mult = 1, .decay_mult = decay_mult, .grad_scale = 1};
+    solver->weight_decay = decay;
+    suite_must(run, dlc_solver_values(solver, 3, &update.values), "values");
+    update.values.learning_rate = 1;
+    (void)dlc_rule_step_make(&update, step);
+    step->weight_norm = step->norm = 1;
+}
+
+/* A parameter of decay_mult 0, such as a bias, is not decayed. */
+static void decays_as_asked(suite_run *run) {
+    dlc_solver solver;
+    dlc_rule_step step;
+    arrays plain, none, mult_0, once, twice, double_decay;
+    make_step(run, &solver, &step);
+    make_decaying(run, &solver, 0, 1, &step);
+    run_step(&solver, &step, NULL, &plain);
+    make_decaying(run, &solver, 0, 0, &step);
+    run_step(&solver, &step, NULL, &none);
+    make_decaying(run, &solver, 0.25, 0, &step);
+    run_step(&solver, &step, NULL, &mult_0);
+    make_decaying(run, &solver, 0.25, 1, &step);
+    run_step(&solver, &step, NULL, &once);
+    make_decaying(run, &solver, 0.25, 2, &step);
+    run_step(&solver, &step, NULL, &twice);
+    make_decaying(run, &solver, 0.5, 1, &step);
+    run_step(&solver, &step, NULL, &double_decay);
+    if (near_arrays(&plain, &once))
+        suite_fail(run, "weight_decay 0.25 changes nothing");
+    if (!near_arrays(&none, &mult_0))
+        suite_fail(run, "it decays a parameter whose decay_mult is 0");
+    if (!near_arrays(&twice, &double_decay))
+        suite_fail(run, "decay_mult 2 is not like twice the weight_decay");
+}
+
 /* Norms of 0, or far apart, are no reason for infinity. */
 static void survives_norms(suite_run *run) {
     static const float norms[] = {0, 1e-15f, 1, 1e15f};
@@ -220,6 +378,26 @@ static void converges(suite_run *run) {
                    before, after, 10 * TRAINING_STEPS);
 }
 
+/* Every weight that has a gradient. */
+static void moves_all(suite_run *run) {
+    enum { STEPS = 12 };
+    static float before[TRAINING_COUNT];
+    training_fixture f;
+    double rate = 0;
+    training_fixture_begin(run, &f);
+    memcpy(before, f.weights, sizeof before);
+    for (int64_t i = 0; i < STEPS; i++) {
+        rate = fmax(rate, dlc_solver_learning_rate(&f.solver, i));
+        training_fixture_step(&f, i);
+    }
+    if (rate <= 0)
+        suite_skip(run, "its learning rate is 0 with these settings");
+    for (size_t i = 0; i < TRAINING_COUNT; i++)
+        if (training_fixture_is_trained(i) && suite_same(&before[i], &f.weights[i], 1))
+            suite_fail(run, "weight %zu of %d is the same after %d iterations", i,
+                       TRAINING_COUNT, STEPS);
+}
+
 #define CHECK(name, promise, run) \
     { name, promise, DLC_KIND_SOLVER, 0, SUITE_LOADED, 30, run }
 
@@ -231,10 +409,18 @@ const suite_check suite_solver_checks[] = {
     CHECK("solver.norms", "weights stay finite for any norms", survives_norms),
     CHECK("solver.elements", "the rule updates each element by itself",
           updates_elements),
+    CHECK("solver.many", "many elements are updated like few", updates_many),
+    CHECK("solver.step", "the rule obeys scale, clipping, decay and learning rate",
+          obeys_its_step),
+    CHECK("solver.decay_mult", "a parameter is decayed as its decay_mult says",
+          decays_as_asked),
+    CHECK("solver.moves", "every weight that has a gradient moves", moves_all),
     CHECK("solver.nan", "NaN in a gradient stays in its element", survives_nan),
     CHECK("solver.padding", "a weight of 0 without a gradient stays 0", keeps_padding),
     CHECK("solver.converges", "it minimizes a quadratic function", converges),
     CHECK("solver.repeats", "training is bitwise reproducible", training_repeats),
     CHECK("solver.resume", "a resumed run is bitwise identical", training_resumes),
+    CHECK("solver.leaks", "iterations use no more memory, files and threads each time",
+          training_keeps_nothing),
     {.name = NULL},
 };

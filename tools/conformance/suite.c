@@ -20,14 +20,18 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "guard.h"
 #include "host.h"
+#include "plugin/child.h"
 #include "plugin/object.h"
 #include "plugin/registry.h"
+#include "process.h"
 
 static const suite_check *const tables[] = {
     suite_file_checks,
     suite_settings_checks,
     suite_load_checks,
+    suite_digest_checks,
     suite_feature_checks,
     suite_lifecycle_checks,
     suite_device_machine_checks,
@@ -43,6 +47,7 @@ static const suite_check *const tables[] = {
     suite_layer_caps_checks,
     suite_layer_training_checks,
     suite_layer_fuse_checks,
+    suite_layer_lasting_checks,
     suite_solver_checks,
     suite_consistency_checks,
     suite_data_checks,
@@ -117,6 +122,8 @@ void suite_must(suite_run *run, dlc_status status, const char *call) {
     if (status != DLC_OK)
         suite_fail(run, "%s failed (%s): %s", call, dlc_status_text(status),
                    *dlc_detail() ? dlc_detail() : "no detail sentence was set");
+    suite_process_check(run, call);
+    guard_check(run, call);
 }
 
 /* The i-th feature of the table. */
@@ -165,25 +172,40 @@ __attribute__((noreturn)) static void run_child(const suite_subject *subject,
         if (!subject->verbose)
             (void)dup2(null, STDERR_FILENO);
     }
+    suite_process_begin(&run);
     prepare(&run, check, feature);
     check->run(&run);
+    suite_process_finish(&run);
+    suite_host_check();
+    guard_check(&run, "the plugin");
     char text[REPORT] = {SAYS_PASSED};
     end(&run, text);
 }
 
 /* ---- In the parent ---------------------------------------------------------- */
 
-/* Reads the report of the child until it ends or the time limit is reached. */
+/* The most processes of one check: its ranks, and what each of them starts. */
+enum { PROCESSES_MOST = 64, LOOK_MS = 20 };
+
+/* Reads the report of the child until it ends or the time limit is reached, or until
+ * there are so many processes that the machine would suffer. */
 static void read_report(int report, double seconds, char *text, size_t bytes,
                         int *timed_out) {
     uint64_t start = dlc_now_ns();
     size_t length = 0;
     *timed_out = 0;
     for (;;) {
-        double left = seconds - dlc_since(start);
         struct pollfd end = {.fd = report, .events = POLLIN};
-        int ready = left <= 0 ? 0 : poll(&end, 1, (int)(left * 1000) + 1);
+        int ready = poll(&end, 1, LOOK_MS);
         if (ready < 0 && errno == EINTR)
+            continue;
+        if (ready <= 0 && suite_count_descendants(PROCESSES_MOST) == PROCESSES_MOST) {
+            length = (size_t)snprintf(text, bytes,
+                                      "%cit has started %d processes or more",
+                                      SAYS_FAILED, PROCESSES_MOST);
+            break;
+        }
+        if (ready == 0 && dlc_since(start) < seconds)
             continue;
         if (ready <= 0) {
             *timed_out = ready == 0;
@@ -247,6 +269,7 @@ static dlc_status run_check(const suite_subject *subject, const suite_check *che
     (void)kill(-child, SIGKILL);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
+    dlc_children_end();
     result->seconds = dlc_since(start);
     /* If there is a report, the child was killed only after it had reported. */
     judge(result, text, text[0] ? 0 : status);
@@ -259,13 +282,16 @@ static int is_wanted(const suite_check *check, const char *only) {
     return !only || strncmp(check->name, only, strlen(only)) == 0;
 }
 
-/* A layer computes something small in memory; the others may have to wait for devices,
- * files or peers. */
+/* A layer computes something small in memory, unless its check asks for more than a
+ * minute; the others may have to wait for devices, files or peers. */
 #define LAYER_SECONDS 10.0
+#define MINUTE 60.0
 
 static double limit_of(const suite_check *check, const dlc_feature_entry *feature) {
     int is_layer = feature && feature->kind == DLC_KIND_LAYER;
-    return is_layer && check->seconds > LAYER_SECONDS ? LAYER_SECONDS : check->seconds;
+    return is_layer && check->seconds > LAYER_SECONDS && check->seconds <= MINUTE
+               ? LAYER_SECONDS
+               : check->seconds;
 }
 
 /* The check in which this feature hung; NULL if it did not. */
@@ -340,6 +366,7 @@ dlc_status suite_play(const suite_subject *subject, const char *only,
     dlc_status status = DLC_OK;
     /* If loading the file crashes, it must not do so in this process. */
     int loadable = 1;
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* nothing outlives its check */
     for (size_t i = 0; status == DLC_OK && (check = suite_at(i)); i++) {
         if (check->kind || check->every_feature || !is_wanted(check, only))
             continue;

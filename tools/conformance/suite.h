@@ -6,6 +6,8 @@
 #ifndef DLC_TOOLS_CONFORMANCE_SUITE_H
 #define DLC_TOOLS_CONFORMANCE_SUITE_H
 
+#include <sys/types.h>
+
 #include <dlcore/plugin.h>
 
 #include "config/config.h"
@@ -28,6 +30,7 @@ typedef struct suite_run {
     const dlc_feature *feature; /* NULL for checks of the file */
     dlc_settings *settings;     /* of the feature, at SUITE_LOADED */
     int report;                 /* the pipe for the result */
+    pid_t process;              /* of the check, or of a rank of it */
 } suite_run;
 
 /* How far the plugin has been loaded when the check begins: not at all, mapped into the
@@ -46,15 +49,15 @@ typedef struct suite_check {
 
 /* The tables of checks, one for each file of checks; each ends with a NULL name. */
 extern const suite_check suite_file_checks[], suite_settings_checks[],
-    suite_load_checks[], suite_feature_checks[], suite_lifecycle_checks[],
-    suite_device_machine_checks[], suite_device_checks[], suite_device_queue_checks[],
-    suite_device_kernel_checks[], suite_device_update_checks[],
-    suite_transport_checks[], suite_transport_fault_checks[],
-    suite_transport_endpoint_checks[], suite_layer_checks[],
-    suite_layer_memory_checks[], suite_layer_caps_checks[],
-    suite_layer_training_checks[], suite_layer_fuse_checks[], suite_solver_checks[],
-    suite_consistency_checks[], suite_data_checks[], suite_decoder_checks[],
-    suite_encoder_checks[];
+    suite_load_checks[], suite_digest_checks[], suite_feature_checks[],
+    suite_lifecycle_checks[], suite_device_machine_checks[], suite_device_checks[],
+    suite_device_queue_checks[], suite_device_kernel_checks[],
+    suite_device_update_checks[], suite_transport_checks[],
+    suite_transport_fault_checks[], suite_transport_endpoint_checks[],
+    suite_layer_checks[], suite_layer_memory_checks[], suite_layer_caps_checks[],
+    suite_layer_training_checks[], suite_layer_fuse_checks[],
+    suite_layer_lasting_checks[], suite_solver_checks[], suite_consistency_checks[],
+    suite_data_checks[], suite_decoder_checks[], suite_encoder_checks[];
 
 /* End the check: it failed, or it cannot be done here. The sentence says why. */
 __attribute__((noreturn, format(printf, 2, 3))) void
@@ -73,7 +76,8 @@ const dlc_option *suite_option(const dlc_feature *feature, const char *name);
  * value is missing or wrong. */
 void suite_make_settings(suite_run *run);
 
-/* Fails the check with the plugin's detail sentence unless `status` is DLC_OK. */
+/* Fails the check with the plugin's detail sentence unless `status` is DLC_OK, or if
+ * the call has changed the process (process.h) or bytes around its memory (guard.h). */
 void suite_must(suite_run *run, dlc_status status, const char *call);
 
 typedef enum suite_verdict {

@@ -6,11 +6,13 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "digest.h"
+#include "process.h"
 #include "solver/synchronous.h"
 
-const size_t training_offsets[TRAINING_SEGMENTS] = {0, 256, 512, 768, 1024};
-static const size_t training_counts[TRAINING_SEGMENTS] = {40, 7, 100, 31, 16};
-const size_t training_borders[TRAINING_BUCKETS + 1] = {0, 550, 1024, TRAINING_COUNT};
+const size_t training_offsets[TRAINING_SEGMENTS] = {0, 256, 512, 768, 1024, 67584};
+static const size_t training_counts[TRAINING_SEGMENTS] = {40, 7, 100, 31, 66500, 16};
+const size_t training_borders[TRAINING_BUCKETS + 1] = {0, 550, 40960, TRAINING_COUNT};
 
 /* ---- A solver, for checks of models --------------------------------------------- */
 
@@ -83,6 +85,8 @@ static void check_bucket(const training_fixture *f, const char *call, int32_t bu
 static dlc_status count_start(void *context, int32_t bucket) {
     training_fixture *f = context;
     check_bucket(f, "start", bucket);
+    f->again |= f->pending[bucket];
+    f->pending[bucket] = 1;
     f->started[bucket]++;
     return DLC_OK;
 }
@@ -90,7 +94,8 @@ static dlc_status count_start(void *context, int32_t bucket) {
 static dlc_status count_wait(void *context, int32_t bucket) {
     training_fixture *f = context;
     check_bucket(f, "wait", bucket);
-    f->early |= f->started[bucket] <= f->waited[bucket];
+    f->early |= !f->pending[bucket];
+    f->pending[bucket] = 0;
     f->waited[bucket]++;
     return DLC_OK;
 }
@@ -128,7 +133,7 @@ static void open_slots(training_fixture *f) {
 }
 
 void training_fixture_open(suite_run *run, training_fixture *f) {
-    *f = (training_fixture){.run = run, .vote = 0.5f};
+    *f = (training_fixture){.run = run, .loss = 0.5f, .vote = 0.5f};
     make_solver(f);
     device_fixture_open(run, &f->device);
     f->weights = device_fixture_floats(run, &f->device, TRAINING_COUNT);
@@ -170,6 +175,12 @@ dlc_status training_fixture_create(training_fixture *f, int64_t iteration) {
     return f->ops->create(&args, &f->model);
 }
 
+void training_fixture_use_synchronous(training_fixture *f) {
+    f->ops = &dlc_synchronous_ops;
+    f->needs = (dlc_consistency_needs){.size = sizeof f->needs};
+    suite_must(f->run, f->ops->needs(f->settings, &f->needs), "needs");
+}
+
 void training_fixture_destroy(training_fixture *f) {
     f->ops->destroy(f->model);
     f->model = NULL;
@@ -184,19 +195,19 @@ void training_fixture_begin(suite_run *run, training_fixture *f) {
 
 static void fill_gradients(const training_fixture *f) {
     memset(f->gradients, 0, TRAINING_COUNT * sizeof(float));
-    for (size_t i = 0; i < TRAINING_COUNT; i++)
-        if (training_fixture_is_parameter(i))
+    for (int s = 0; s < TRAINING_SEGMENTS; s++)
+        for (size_t i = training_offsets[s];
+             i < training_offsets[s] + training_counts[s]; i++)
             f->gradients[i] = (f->weights[i] - f->goal[i]) / (float)f->exchange.ranks;
     for (size_t i = TRAINING_COUNT - TRAINING_CONTROL_WORDS; i < TRAINING_COUNT; i++)
         f->gradients[i] = f->vote;
-    f->gradients[TRAINING_COUNT - TRAINING_CONTROL_WORDS] = 0.5f;
+    f->gradients[TRAINING_COUNT - TRAINING_CONTROL_WORDS] = f->loss;
     f->gradients[TRAINING_COUNT - 1] = 0.5f;
 }
 
 void training_fixture_backward(training_fixture *f, int64_t iteration) {
     memset(f->started, 0, sizeof f->started);
     memset(f->waited, 0, sizeof f->waited);
-    f->early = 0;
     for (int32_t micro = 0; micro < f->accumulator.steps; micro++) {
         fill_gradients(f);
         suite_must(f->run, dlc_accumulate(&f->accumulator, micro, 0, TRAINING_COUNT),
@@ -238,7 +249,33 @@ int training_fixture_is_parameter(size_t element) {
     return 0;
 }
 
+int training_fixture_is_trained(size_t element) {
+    return element < training_offsets[TRAINING_SEGMENTS - 1] &&
+           training_fixture_is_parameter(element);
+}
+
 /* ---- Checks of solvers and of consistency models ----------------------------- */
+
+static void train_once(void *context) {
+    training_fixture *f = context;
+    training_fixture_step(f, f->done++);
+}
+
+void suite_digest_training(suite_run *run, uint64_t *digest) {
+    training_fixture f;
+    training_fixture_begin(run, &f);
+    training_fixture_run(&f, 0, TRAINING_STEPS / 2);
+    suite_must(run, f.ops->synchronize(f.model, TRAINING_STEPS / 2), "synchronize");
+    suite_digest_add(digest, f.weights, TRAINING_COUNT * sizeof(float));
+    for (int32_t i = 0; i < f.solver.slots; i++)
+        suite_digest_add(digest, f.slots[i], TRAINING_COUNT * sizeof(float));
+}
+
+void training_keeps_nothing(suite_run *run) {
+    training_fixture f;
+    training_fixture_begin(run, &f);
+    suite_repeat(run, 24, "an iteration", train_once, &f);
+}
 
 void training_repeats(suite_run *run) {
     training_fixture a, b;

@@ -10,16 +10,16 @@
 #include "solver/updater.h"
 
 enum {
-    TRAINING_SEGMENTS = 5,
+    TRAINING_SEGMENTS = 6,
     TRAINING_BUCKETS = 3,
     TRAINING_CONTROL_WORDS = 16,
-    TRAINING_COUNT = 1056,
+    TRAINING_COUNT = 67616,
     TRAINING_STEPS = 40
 };
 
-/* Segments begin at multiples of DLC_SQUARE_PIECE elements, as in a net; the last one
- * has lr_mult 0. One border is in the middle of a segment; the last bucket has the
- * control words. */
+/* Segments begin at multiples of DLC_SQUARE_PIECE elements, as in a net; one has more
+ * than 65,536 elements, and the last one has lr_mult 0. One border is in the middle of
+ * a segment; the last bucket has the control words. */
 extern const size_t training_offsets[TRAINING_SEGMENTS];
 extern const size_t training_borders[TRAINING_BUCKETS + 1];
 
@@ -36,11 +36,16 @@ typedef struct training_fixture {
     dlc_exchange exchange;
     dlc_solver_updater *updater;
     dlc_consistency *model;
-    float vote; /* the control words after the loss; 0.5 unless a check changes it */
+    int64_t done; /* iterations of a check that repeats them */
+    float loss;   /* the first control word; 0.5 unless a check changes it */
+    float vote;   /* the others; 0.5 unless a check changes it */
 
     /* Numbers of calls of the exchange in the last step. */
     int started[TRAINING_BUCKETS], waited[TRAINING_BUCKETS];
-    int early; /* 1: it waited for a bucket that it had not started */
+
+    int pending[TRAINING_BUCKETS]; /* started and not waited for */
+    int early; /* 1: it has waited for a bucket that it had not started */
+    int again; /* 1: it has started one twice without waiting in between */
 } training_fixture;
 
 /* Opens the device, makes the solver, and fills weights, goal and slots. */
@@ -53,8 +58,11 @@ void training_fixture_destroy(training_fixture *fixture);
 /* Opens and creates for the first iteration. */
 void training_fixture_begin(suite_run *run, training_fixture *fixture);
 
-/* Both halves of an iteration, and an iteration. The first control word, the loss, is
- * 0.5. */
+/* Between open and create: the core's synchronous model takes the place of that under
+ * test, so that both can be compared. */
+void training_fixture_use_synchronous(training_fixture *fixture);
+
+/* Both halves of an iteration, and an iteration. */
 void training_fixture_backward(training_fixture *fixture, int64_t iteration);
 void training_fixture_finish(training_fixture *fixture, int64_t iteration);
 void training_fixture_step(training_fixture *fixture, int64_t iteration);
@@ -64,13 +72,17 @@ void training_fixture_run(training_fixture *fixture, int64_t begin, int64_t end)
 /* The distance of all weights that are updated to the goal. */
 double training_fixture_distance(const training_fixture *fixture);
 
-/* Is it an element of a segment? */
+/* Is it an element of a segment, and of one whose lr_mult is not 0? */
 int training_fixture_is_parameter(size_t element);
+int training_fixture_is_trained(size_t element);
 
 /* Checks of solvers and of consistency models alike: two runs give the same weights,
  * and so does one that is saved and resumed. */
 void training_repeats(suite_run *run);
 void training_resumes(suite_run *run);
+
+/* The same for both: iterations use no more memory, files and threads each time. */
+void training_keeps_nothing(suite_run *run);
 
 /* A check of consistency models: with two ranks. */
 void training_with_two_ranks(suite_run *run);

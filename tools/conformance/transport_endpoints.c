@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "group.h"
 #include "host.h"
+#include "process.h"
 
 static void pause_for(double seconds) {
     const struct timespec pause = {

@@ -17,6 +17,7 @@ import tempfile
 
 import device_mutants
 import layer_mutants
+import quiet_mutants
 
 SOURCE = pathlib.Path(os.environ["DLCORE_SOURCE_DIR"])
 DLCORE = os.environ["DLCORE_BIN"]
@@ -73,14 +74,14 @@ mutant("load.threads", "solver",
 mutant("load.fork", "solver", ("static dlc_status solver_load", "#include <pthread.h>\n#include <stdlib.h>\n"
                                                                 "static dlc_status solver_load"),
        (LOAD, LOAD + "    pthread_atfork(NULL, NULL, abort);\n"))
-mutant("load.signals", "solver", ("static dlc_status solver_load", "#include <signal.h>\nstatic dlc_status solver_load"),
+mutant("load.process", "solver", ("static dlc_status solver_load", "#include <signal.h>\nstatic dlc_status solver_load"),
        (LOAD, LOAD + "    signal(SIGUSR2, SIG_IGN);\n"))
 mutant("load.process", "solver", ("static dlc_status solver_load",
                                   "#include <sys/stat.h>\nstatic dlc_status solver_load"),
        (LOAD, LOAD + "    umask(0);\n"))
 mutant("load.stdout", "solver", ("static dlc_status solver_load", "#include <stdio.h>\nstatic dlc_status solver_load"),
        (LOAD, LOAD + '    puts("hello");\n'))
-mutant("load.streams", "solver", ("static dlc_status solver_load", "#include <unistd.h>\nstatic dlc_status solver_load"),
+mutant("load.process", "solver", ("static dlc_status solver_load", "#include <unistd.h>\nstatic dlc_status solver_load"),
        (LOAD, LOAD + "    close(2);\n"))
 mutant("load.memory", "solver", (LOAD, LOAD + "    *(volatile char *)host->alloc(1) = 1;\n"))
 mutant("load.reports", "data", (LOAD, LOAD + "    const char *end = (const char *)services + services->size;\n"
@@ -144,8 +145,6 @@ mutant("consistency.untouched", "consistency", (FINISH, FINISH + "    for (size_
 mutant("consistency.control_words", "consistency", (FINISH, FINISH + "    model->gradients[model->trained] *= 2;\n"))
 mutant("consistency.control_words", "consistency", (FINISH, FINISH + "    model->gradients[model->trained + 1] = 0;\n"))
 mutant("consistency.exchange", "consistency", (WAITS, ""))
-mutant("consistency.exchange", "consistency", ("    return model->exchange->start(", "    if (bucket == 1)\n        return DLC_OK;\n"
-                                               "    return model->exchange->start("))
 mutant("consistency.ranks", "consistency", ("    return model->exchange->start(", "    if (model->exchange->ranks > 1)\n"
                                             "        return DLC_OK;\n    return model->exchange->start("))
 mutant("consistency.ranks", "consistency", ("exchange->context, bucket);", "exchange->context,\n        model->exchange->rank ? "
@@ -367,6 +366,7 @@ mutant("layer.params", "layer", ("static const dlc_layer_ops ops = {", PARAMS),
         '    shapes->param[0].name = "weight";\n    shapes->param[0].shape = (dlc_shape){1, {4}};'),
        ("    memory->reads_out = 1;", "    memory->reads_out = 1;\n    memory->param_count[0] = 4;"))
 layer_mutants.add(mutant, WEIGHT)
+quiet_mutants.add(mutant, WEIGHT, layer_mutants.CHANNELS)
 
 # ---- Devices -----------------------------------------------------------------------
 mutant("device.describe", "device", ("info->compute_units = 1", "info->compute_units = 0"))
@@ -634,6 +634,28 @@ def try_hanging(folder, sources):
     return [] if good else [f"a layer that hangs: exit code {code}, {found}"]
 
 
+def strays():
+    """The processes that plugins have started and named."""
+    names = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/comm"):
+        try:
+            names.append(path.read_text().strip())
+        except OSError:
+            continue
+    return names.count(quiet_mutants.STRAY)
+
+
+def try_bombs(folder, templates):
+    """Plugins that start processes without end fail, and all that they have started is ended."""
+    failures = []
+    for number, (kind, words, changes) in enumerate(quiet_mutants.BOMBS):
+        out = build_layer(folder, f"bomb-{number}", templates[kind], changes)
+        code, text = check(out, "layer.runs")
+        if code != 3 or words not in text or strays():
+            failures.append(f"bomb {number}: exit code {code}, {strays()} processes are left:\n{text}")
+    return failures
+
+
 def try_settings(folder):
     """What was not run is told apart from what has passed, and is no success."""
     out = folder / "data.so"
@@ -694,12 +716,14 @@ def main():
             jobs += [] if wanted else [pool.submit(try_sound, folder, kind, templates[kind], changes)
                                        for kind, changes in (*(("layer", sound) for sound in (WEIGHT, *layer_mutants.SOUND)),
                                                              ("data", FIELDS),
-                                                             ("decoder", (LOSSY, rounded(2))))]
+                                                             ("decoder", (LOSSY, rounded(2))),
+                                                             *quiet_mutants.SOUND)]
             jobs += [pool.submit(try_mutant, folder, number, templates[what[1]], what) for number, what in chosen]
             failures = [line for job in jobs for line in job.result()]
             failures += [] if wanted else (try_settings(folder) + try_endless(folder, templates["layer"]) +
                                            try_picky(folder, templates["layer"]) +
-                                           try_hanging(folder, templates["layer"]))
+                                           try_hanging(folder, templates["layer"]) +
+                                           try_bombs(folder, templates))
         for left in pathlib.Path("/dev/shm").glob("dlcore-mutant-*"):
             left.unlink()
     print(*failures, sep="\n")

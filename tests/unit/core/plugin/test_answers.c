@@ -1,11 +1,16 @@
 /* Tests that the core believes no number of a transport, a device, a data source or a
  * consistency model: each wrong one is a DLC_ERR_PLUGIN. */
 #include <check.h>
+#include <fenv.h>
+#include <locale.h>
 #include <math.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 
+#include "base/process_state.h"
 #include "base/status.h"
 #include "plugin/answers.h"
 
@@ -205,6 +210,49 @@ START_TEST(length_of_names) {
 }
 END_TEST
 
+/* ---- What a call may not leave ------------------------------------------------- */
+
+static dlc_status leave(int rounding) {
+    ck_assert_int_eq(fesetround(rounding), 0);
+    return DLC_OK;
+}
+
+START_TEST(rounding) {
+    static const int odd[] = {FE_TOWARDZERO, FE_UPWARD, FE_DOWNWARD};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        refused(DLC_ASK(&transport_ops, "predict", leave(odd[i])),
+                "predict changes the rounding of floating-point numbers");
+        ck_assert_int_eq(fegetround(), FE_TONEAREST);
+        (void)leave(odd[i]); /* by a call that is not checked */
+        ck_assert_int_eq(DLC_ASK(&transport_ops, "predict", DLC_OK), DLC_ERR_PLUGIN);
+        ck_assert_ptr_nonnull(strstr(dlc_detail(), "before predict of a plugin"));
+        ck_assert_int_eq(DLC_ASK(&transport_ops, "predict", DLC_OK), DLC_OK);
+    }
+}
+END_TEST
+
+START_TEST(process) {
+    const struct itimerval later = {.it_value = {.tv_sec = 1000}};
+    dlc_process_state before;
+    sigset_t one;
+    dlc_process_state_take(&before);
+    ck_assert_ptr_null(dlc_process_state_change(&before));
+    ck_assert_int_eq(setitimer(ITIMER_PROF, &later, NULL), 0);
+    ck_assert_ptr_nonnull(strstr(dlc_process_state_change(&before), "timer"));
+    ck_assert_int_eq(setitimer(ITIMER_PROF, &(struct itimerval){.it_value = {0}}, NULL),
+                     0);
+    (void)sigemptyset(&one);
+    (void)sigaddset(&one, SIGUSR2);
+    (void)sigprocmask(SIG_BLOCK, &one, NULL);
+    ck_assert_ptr_nonnull(strstr(dlc_process_state_change(&before), "signals"));
+    (void)sigprocmask(SIG_UNBLOCK, &one, NULL);
+    ck_assert_ptr_nonnull(setlocale(LC_ALL, "C.UTF-8"));
+    ck_assert_ptr_nonnull(strstr(dlc_process_state_change(&before), "locale"));
+    (void)setlocale(LC_ALL, "C");
+    ck_assert_ptr_null(dlc_process_state_change(&before));
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("answers");
     TCase *all = tcase_create("answers");
@@ -214,6 +262,8 @@ int main(void) {
     tcase_add_test(all, needs);
     tcase_add_loop_test(all, names, 0, NAME_CASES);
     tcase_add_test(all, length_of_names);
+    tcase_add_test(all, rounding);
+    tcase_add_test(all, process);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

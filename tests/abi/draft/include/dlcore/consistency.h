@@ -283,9 +283,11 @@ typedef struct dlc_consistency_ops {
     /* Required. Called when all buckets are ready. On return the weights are those that
      * this rank computes iteration + 1 with, and the control words are exchanged, as
      * far as later work on the queue is concerned: each is the sum of what the ranks
-     * gave last, except for the votes. If a rank makes a vote positive, before
-     * the last bucket is ready (a server: before finish), it becomes positive once on
-     * all ranks, in the same iteration on each, which may be a later one. */
+     * gave last, except for the votes. That was in an earlier iteration if the model
+     * starts no bucket with control words in this one, or lets ranks be in different
+     * ones. If a rank makes a vote positive, before the last bucket is ready (a server:
+     * before finish), it becomes positive once on all ranks, in the same iteration on
+     * each, which may be a later one. */
     dlc_status (*finish)(dlc_consistency *model, int64_t iteration);
 
     /* Optional, see dlc_consistency_needs.deferred_update. Called instead of finish, to
@@ -296,7 +298,8 @@ typedef struct dlc_consistency_ops {
 
     /* Required. All ranks call it together when each of them has done `iteration`
      * iterations: applies all updates, so that all ranks have the same weights, and the
-     * slots are those of the whole job. Called before each test and checkpoint and at
+     * slots are those of the whole job. With one rank these are the weights of
+     * synchronous training. Called before each test and checkpoint and at
      * the end, at most once for each number. */
     dlc_status (*synchronize)(dlc_consistency *model, int64_t iteration);
 
