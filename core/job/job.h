@@ -179,8 +179,9 @@ enum {
 unsigned dlc_job_requests(dlc_job *job);
 
 /* With `on`, this rank has nothing to save: a request to stop makes dlc_job_check fail,
- * dlc_job_was_stopped says so, and the rank should return 0. With 0, as at first, it
- * looks at its requests; rank 0 then also tells the user that it will stop. */
+ * dlc_job_was_stopped says so, and the rank should return 0. With 0 it looks at its
+ * requests, and rank 0 tells the user that it will stop. Without a call nothing is
+ * said. */
 void dlc_job_stop_at_once(dlc_job *job, int on);
 int dlc_job_was_stopped(const dlc_job *job);
 

@@ -25,6 +25,9 @@
 #include "job/settings_check.h"
 #include "job/signals.h"
 
+/* What a request to stop does: dlc_job_stop_at_once. */
+enum { STOP_SILENTLY, STOP_AT_ONCE, STOP_LATER };
+
 struct dlc_job {
     int rank, ranks, threads;
     pthread_t main;
@@ -39,8 +42,8 @@ struct dlc_job {
     pthread_t thread;
     pthread_mutex_t sending; /* whole frames on `control` */
     _Atomic unsigned requests;
-    _Atomic int stops_at_once; /* dlc_job_stop_at_once */
-    _Atomic int stopped;       /* at once */
+    _Atomic int stops;   /* STOP_..., how */
+    _Atomic int stopped; /* at once */
 
     /* Used by the control thread only, to check that the parent is responsive. */
     double hang_timeout;
@@ -91,10 +94,10 @@ static void take_request(dlc_job *job, unsigned requests) {
     atomic_fetch_or(&job->requests, requests);
     if (!(requests & DLC_JOB_STOP))
         return;
-    if (atomic_load(&job->stops_at_once)) {
+    if (atomic_load(&job->stops) == STOP_AT_ONCE) {
         atomic_store(&job->stopped, 1);
         abort_rank(job, DLC_ERR_PEER, "stopped by a signal", 1);
-    } else if (job->rank == 0) {
+    } else if (atomic_load(&job->stops) == STOP_LATER && job->rank == 0) {
         dlc_info("stopping after this iteration; again to end now");
     }
 }
@@ -457,7 +460,7 @@ unsigned dlc_job_requests(dlc_job *job) {
 }
 
 void dlc_job_stop_at_once(dlc_job *job, int on) {
-    atomic_store(&job->stops_at_once, on);
+    atomic_store(&job->stops, on ? STOP_AT_ONCE : STOP_LATER);
     if (on && atomic_load(&job->requests) & DLC_JOB_STOP)
         take_request(job, DLC_JOB_STOP);
 }
