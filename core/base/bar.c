@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/escape.h"
 #include "base/log.h"
 
 #define BAR_WIDTH 10 /* so that 80 columns show all of a training's line */
@@ -25,7 +26,7 @@ void dlc_bar_draw(double done, double seconds_left, const char *format, ...) {
     char bar[BAR_WIDTH + 1], left[32], rest[160];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(rest, sizeof rest, format, arguments);
+    (void)dlc_print(rest, sizeof rest, format, arguments);
     va_end(arguments);
     memset(bar, '.', BAR_WIDTH);
     memset(bar, '=', (size_t)(done * BAR_WIDTH));

@@ -1,6 +1,7 @@
 /* Decodes UTF-8, and escapes what could command a terminal. */
 #include "base/escape.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -95,5 +96,32 @@ size_t dlc_escape_text(char *shown, size_t room, const char *text, int lines) {
     }
     if (room)
         shown[length] = '\0';
+    return length;
+}
+
+/* Has the format a conversion of floating-point numbers? */
+static int has_floats(const char *format) {
+    while ((format = strchr(format, '%'))) {
+        format += 1 + strspn(format + 1, "-+ #0123456789.*hlLqjzt");
+        if (*format && strchr("eEfFgG", *format))
+            return 1;
+        format += *format != '\0';
+    }
+    return 0;
+}
+
+static int is_of_word(char c) {
+    return isalnum((unsigned char)c) || (c && strchr("_-./", c));
+}
+
+int dlc_print(char *to, size_t room, const char *format, va_list args) {
+    static const char sick[] = "-nan";
+    int length = vsnprintf(to, room, format, args);
+    char *at = room > 0 && has_floats(format) ? to : NULL;
+    while (at && (at = strstr(at, sick))) {
+        if ((at == to || !is_of_word(at[-1])) && !is_of_word(at[sizeof sick - 1]))
+            memmove(at, at + 1, strlen(at));
+        at++;
+    }
     return length;
 }

@@ -5,6 +5,7 @@
 #ifndef DLC_BASE_ESCAPE_H
 #define DLC_BASE_ESCAPE_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,5 +29,10 @@ size_t dlc_escape_char(char shown[DLC_ESCAPE_BYTES], const char *text, size_t by
 /* Escapes all of `text`, cut to `room` bytes with the NUL; newlines are kept if
  * `lines`. Returns the length. */
 size_t dlc_escape_text(char *shown, size_t room, const char *text, int lines);
+
+/* As vsnprintf, but NaN has no sign, which it gets from arithmetic on some machines.
+ * Every message is made with it; the text may be shorter than the result says. */
+int dlc_print(char *to, size_t room, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
 
 #endif

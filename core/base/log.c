@@ -209,7 +209,7 @@ void dlc_log(dlc_log_level level, const char *format, ...) {
     char message[LINE_BYTES];
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    dlc_print(message, sizeof message, format, args);
     va_end(args);
     if (to_stderr)
         write_stderr(level, message, 0);
@@ -258,7 +258,7 @@ void dlc_log_result(const char *format, ...) {
     char message[LINE_BYTES];
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    dlc_print(message, sizeof message, format, args);
     va_end(args);
     if (atomic_load(&threshold) >= (int)DLC_LOG_INFO)
         write_result(message);
@@ -304,7 +304,7 @@ void dlc_log_status(const char *format, ...) {
     char given[1024], message[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(given, sizeof given, format, args);
+    dlc_print(given, sizeof given, format, args);
     va_end(args);
     dlc_escape_text(message, sizeof message, given, 0);
     struct winsize size;

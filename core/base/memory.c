@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/escape.h"
 #include "base/read.h"
 #include "base/status.h"
 
@@ -90,7 +91,7 @@ char *dlc_format(const char *format, ...) {
     va_end(args);
     char *text = length < 0 ? NULL : dlc_alloc((size_t)length + 1, 1);
     if (text)
-        vsnprintf(text, (size_t)length + 1, format, again);
+        dlc_print(text, (size_t)length + 1, format, again);
     va_end(again);
     return text;
 }

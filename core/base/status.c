@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/escape.h"
+
 #define DETAIL_BYTES 2048
 
 static _Thread_local char detail[DETAIL_BYTES];
@@ -14,7 +16,7 @@ dlc_status dlc_fail(dlc_status status, const char *format, ...) {
     char next[DETAIL_BYTES];
     va_list args;
     va_start(args, format);
-    vsnprintf(next, sizeof next, format, args);
+    dlc_print(next, sizeof next, format, args);
     va_end(args);
     memcpy(detail, next, sizeof next);
     return status;

@@ -43,8 +43,9 @@ void dlc_text_add(dlc_text *text, const char *format, ...) {
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
     if (length >= 0 && reserve(text, (size_t)length)) {
-        vsnprintf(text->bytes + text->length, (size_t)length + 1, format, again);
-        text->length += (size_t)length;
+        char *end = text->bytes + text->length;
+        (void)dlc_print(end, (size_t)length + 1, format, again);
+        text->length += strlen(end);
     }
     va_end(again);
 }

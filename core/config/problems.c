@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/escape.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/internal.h"
@@ -137,7 +138,7 @@ static int store(dlc_problems *problems, int warning, const dlc_config *config,
 static void add(dlc_problems *problems, int warning, const dlc_config *config,
                 const dlc_problem_place *place, const char *format, va_list args) {
     char message[2048];
-    vsnprintf(message, sizeof message, format, args);
+    dlc_print(message, sizeof message, format, args);
     char *text = place_text(config, place, message);
     size_t begin = text ? strlen(text) - strlen(message) : 0;
     problems->found += !warning;

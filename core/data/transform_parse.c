@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/escape.h"
 #include "base/memory.h"
 #include "base/suggest.h"
 #include "data/transform_kinds.h"
@@ -43,7 +44,7 @@ __attribute__((format(printf, 2, 3))) static void report(parser *at, const char 
     va_start(args, format);
     /* The analyzer loses va_start where it inlines a call. */
     // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized)
-    (void)vsnprintf(why, sizeof why, format, args);
+    (void)dlc_print(why, sizeof why, format, args);
     va_end(args);
     dlc_text place = {0};
     dlc_transform_place(&place, at->index, at->name && *at->name ? at->name : "\"\"");

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/escape.h"
 #include "base/process_state.h"
 #include "base/status.h"
 #include "plugin/object.h"
@@ -29,7 +30,7 @@ dlc_status dlc_answer_refuse(const void *of, const char *format, ...) {
     char sentence[512], described[DESCRIPTION];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(sentence, sizeof sentence, format, args);
+    (void)dlc_print(sentence, sizeof sentence, format, args);
     va_end(args);
     return dlc_fail(DLC_ERR_PLUGIN, "%s: %s", describe(of, described), sentence);
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/escape.h"
 #include "base/exit.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -95,7 +96,7 @@ void suite_fail(suite_run *run, const char *format, ...) {
     char text[REPORT] = {SAYS_FAILED};
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(text + 1, sizeof text - 2, format, args);
+    (void)dlc_print(text + 1, sizeof text - 2, format, args);
     va_end(args);
     end(run, text);
 }
@@ -104,7 +105,7 @@ void suite_lack(suite_run *run, const char *format, ...) {
     char text[REPORT] = {SAYS_LACKING};
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(text + 1, sizeof text - 2, format, args);
+    (void)dlc_print(text + 1, sizeof text - 2, format, args);
     va_end(args);
     end(run, text);
 }
@@ -113,7 +114,7 @@ void suite_skip(suite_run *run, const char *format, ...) {
     char text[REPORT] = {SAYS_SKIPPED};
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(text + 1, sizeof text - 2, format, args);
+    (void)dlc_print(text + 1, sizeof text - 2, format, args);
     va_end(args);
     end(run, text);
 }

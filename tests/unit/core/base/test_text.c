@@ -1,9 +1,11 @@
-/* Tests the cells of tables (core/base/text.c): their width counts characters, and they
- * stay on their line. */
+/* Tests texts (core/base/text.c): the width of cells counts characters, they stay on
+ * their line, and NaN has no sign. */
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 static const struct {
@@ -35,11 +37,33 @@ START_TEST(cells_count_characters) {
 }
 END_TEST
 
+/* Arithmetic gives NaN a sign on some machines. */
+START_TEST(nan_has_no_sign) {
+    const double sick = copysign((double)NAN, -1);
+    dlc_text text = {0};
+    dlc_text_add(&text, "%g|%8.4f|%.3g|%s %g|", sick, sick, -INFINITY, "a-nan.png",
+                 sick);
+    ck_assert_str_eq(dlc_text_string(&text), "nan|    nan|-inf|a-nan.png nan|");
+    ck_assert_uint_eq(text.length, strlen(text.bytes));
+    dlc_text_free(&text);
+    dlc_text_add(&text, "%s", "-nan");
+    ck_assert_str_eq(dlc_text_string(&text), "-nan"); /* somebody's name */
+    dlc_text_free(&text);
+    ck_assert_int_eq(dlc_fail(DLC_ERR_DATA, "the loss is %-8g.", sick), DLC_ERR_DATA);
+    ck_assert_str_eq(dlc_detail(), "the loss is nan    .");
+    char *made = dlc_format("%5.1f %%", sick);
+    ck_assert_ptr_nonnull(made);
+    ck_assert_str_eq(made, " nan %");
+    dlc_free(made);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("text");
     TCase *test = tcase_create("text");
     suite_add_tcase(suite, test);
     tcase_add_loop_test(test, cells_count_characters, 0, sizeof cells / sizeof *cells);
+    tcase_add_test(test, nan_has_no_sign);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
