@@ -25,6 +25,7 @@
 #include <dlcore/data.h>
 #include <dlcore/device.h>
 
+#include "base/text.h"
 #include "data/loader.h"
 #include "data/mix.h"
 
@@ -117,6 +118,11 @@ int dlc_feed_is_counted(const dlc_feed *feed, int32_t i);
  * test 0 starts the next pass (which also happens automatically after the last batch).
  */
 dlc_status dlc_feed_seek(dlc_feed *feed, int64_t iteration);
+
+/* Training: reads the batch of this iteration once more and appends what the first
+ * value in it that is not finite is, of which sample and field; nothing if all are
+ * finite. Afterwards the next batch is the one that follows. */
+dlc_status dlc_feed_find_nonfinite(dlc_feed *feed, int64_t iteration, dlc_text *text);
 
 /* What a feed with these arguments loads its samples with. */
 dlc_loader_args dlc_feed_loader_args(const dlc_feed_args *args);

@@ -21,6 +21,9 @@ typedef struct dlc_control_input {
 
 enum { DLC_CONTROL_SLOTS = 2 };
 
+/* The last control words: how long the ranks compute and wait for samples. */
+enum { DLC_CONTROL_TIMES = 2 };
+
 typedef struct dlc_control_slot {
     dlc_control_input *input;
     float *control_words; /* reduced over all ranks */

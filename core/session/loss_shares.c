@@ -14,7 +14,7 @@
 enum { REST = 4096, WORDS_BEFORE = 1 + DLC_CONTROL_VOTES };
 
 /* The most losses of a graph whose parts are counted. */
-enum { MOST_LOSSES = (DLC_CONTROL_WORDS - WORDS_BEFORE) / 2 };
+enum { MOST_LOSSES = (DLC_CONTROL_WORDS - WORDS_BEFORE - DLC_CONTROL_TIMES) / 2 };
 
 typedef struct counts {
     double of[MOST_LOSSES]; /* by the number of the loss */

@@ -16,7 +16,12 @@
 
 /* Control words at the end of the gradient arena: reduced over the ranks with the last
  * bucket, so that all ranks act alike in the same iteration at no extra cost. */
-enum { CONTROL_LOSS = 0 }; /* this rank's part of the mean loss */
+enum {
+    CONTROL_LOSS = 0, /* this rank's part of the mean loss */
+    /* Seconds of this rank, as dlc_slowdown_power. */
+    CONTROL_COMPUTED = DLC_CONTROL_WORDS - 2,
+    CONTROL_DATA = DLC_CONTROL_WORDS - 1
+};
 
 /* Words that are > 0 if a rank was asked to do something: DLC_CONTROL_VOTES. Those
  * after them are written by loss_shares.c. */
@@ -137,12 +142,24 @@ static unsigned read_requests(dlc_iterate *iterate,
     return agreed;
 }
 
+/* Writes what this rank has spent on samples and on waiting for them. With a queue the
+ * device alone could tell how long computing takes. */
+static void write_times(dlc_iterate *iterate, float control[DLC_CONTROL_WORDS]) {
+    const dlc_feed *feed = iterate->session->feed;
+    double before = iterate->data_seconds;
+    iterate->data_seconds = feed ? dlc_feed_waited(feed) : 0;
+    control[CONTROL_DATA] = dlc_slowdown_power(iterate->data_seconds - before);
+    if (!queue_of(iterate))
+        control[CONTROL_COMPUTED] = dlc_slowdown_power(iterate->compute_seconds);
+}
+
 static dlc_status write_control_words(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     float *control = iterate->words;
     memset(control, 0, sizeof iterate->words);
     write_requests(iterate, control);
     DLC_TRY(dlc_loss_shares_write(session, control));
+    write_times(iterate, control);
     control[CONTROL_LOSS] = (float)iterate->loss;
     return session->device_ops->copy(session->device, NULL, control_words_of(session),
                                      control, sizeof iterate->words);
@@ -393,6 +410,7 @@ static dlc_status queue_iteration(dlc_iterate *iterate) {
     DLC_TRY(dlc_solver_values(&session->solver, session->iteration, &in.values));
     write_requests(iterate, in.control_words);
     DLC_TRY(dlc_loss_shares_write(session, in.control_words));
+    write_times(iterate, in.control_words);
     DLC_TRY(dlc_control_begin(&session->control, &in));
     int replays = !session->is_timed && (iterate->may_capture || iterate->graph) &&
                   dlc_loss_shares_are_plain(session, session->iteration);
@@ -490,8 +508,11 @@ dlc_status dlc_iterate_end(dlc_iterate *iterate, dlc_iterate_result *result) {
     } else {
         DLC_TRY(collect_control_words(iterate, words));
     }
-    *result = (dlc_iterate_result){.loss = (double)control[CONTROL_LOSS],
-                                   .own_loss = iterate->loss,
-                                   .agreed = read_requests(iterate, control)};
+    *result = (dlc_iterate_result){
+        .loss = (double)control[CONTROL_LOSS],
+        .own_loss = iterate->loss,
+        .slowest = {.computed = dlc_slowdown_root(control[CONTROL_COMPUTED]),
+                    .data = dlc_slowdown_root(control[CONTROL_DATA])},
+        .agreed = read_requests(iterate, control)};
     return DLC_OK;
 }

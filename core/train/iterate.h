@@ -13,12 +13,14 @@
 #include "data/upload.h"
 #include "session/session.h"
 #include "train/requests.h"
+#include "train/slowdown.h"
 
 /* What the ranks have agreed on in an iteration. */
 typedef struct dlc_iterate_result {
-    double loss;     /* mean over the global batch */
-    double own_loss; /* this rank's part of it; 0 with a queue */
-    unsigned agreed; /* DLC_JOB_* requests */
+    double loss;                /* mean over the global batch */
+    double own_loss;            /* this rank's part of it; 0 with a queue */
+    unsigned agreed;            /* DLC_JOB_* requests */
+    dlc_iteration_time slowest; /* without `seconds` */
 } dlc_iterate_result;
 
 typedef struct dlc_iterate {
@@ -45,6 +47,7 @@ typedef struct dlc_iterate {
     /* Seconds spent on samples since the last dlc_iterate_computed, and in the solver
      * during the current forward or backward. */
     double compute_seconds, solver_seconds;
+    double data_seconds; /* waited for samples until the control words were written */
 } dlc_iterate;
 
 /* Returns the upload of this session's batches, to be opened by a caller that runs

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -26,8 +27,11 @@ typedef struct train_loop {
     dlc_checkpointer checkpointer;
     int64_t test_interval; /* 0: never */
     double target;
-    int64_t tested;     /* iteration after which the last test was; -1: none */
-    double loss;        /* of the last iteration that is complete */
+    int64_t tested; /* iteration after which the last test was; -1: none */
+    double loss;    /* of the last iteration that is complete */
+    dlc_slowdown slowdown;
+    uint64_t ended;     /* when the last iteration did; 0: something came after it */
+    int is_own;         /* the loss of this rank alone is not finite */
     int is_good_enough; /* the target is reached */
     unsigned agreed;    /* requests of the user, DLC_JOB_*, that are to be met */
     int is_trial;       /* dlc_train_options.is_trial */
@@ -43,14 +47,78 @@ static int is_due(int64_t interval, int64_t iteration) {
 
 /* ---- Iterations -------------------------------------------------------------- */
 
-static dlc_status check_loss(const train_loop *loop, double own) {
-    if (!loop->is_trial && (!isfinite(loop->loss) || !isfinite(own)))
-        return dlc_fail(
-            DLC_ERR_DIVERGED,
-            "the loss became %g at iteration %" PRId64
-            ": try a smaller learning rate ([solver] learning_rate) or a warm-up",
-            isfinite(own) ? loop->loss : own, loop->progress.done + 1);
-    return DLC_OK;
+static dlc_status check_loss(train_loop *loop, double own) {
+    if (loop->is_trial || (isfinite(loop->loss) && isfinite(own)))
+        return DLC_OK;
+    loop->is_own = isfinite(loop->loss);
+    return dlc_fail(
+        DLC_ERR_DIVERGED,
+        "the loss became %g at iteration %" PRId64
+        ": try a smaller learning rate ([solver] learning_rate) or a warm-up",
+        isfinite(own) ? loop->loss : own, loop->progress.done + 1);
+}
+
+/* Looks at the inputs of the iteration that has diverged, and of the one before, whose
+ * update may have spoilt the weights. */
+static void find_bad_input(const train_loop *loop, char *found, size_t room) {
+    const dlc_session *session = loop->session;
+    int64_t done = loop->progress.done, passes = session->accumulation_steps;
+    dlc_text text = {0};
+    for (int64_t i = (done > 0 ? done - 1 : 0) * passes;
+         session->feed && !text.length && i < (done + 1) * passes; i++)
+        if (dlc_feed_find_nonfinite(session->feed, i, &text) != DLC_OK)
+            break;
+    (void)snprintf(found, room, "%s", dlc_text_string(&text));
+    dlc_text_free(&text);
+}
+
+/* Training has diverged. Where an input is to blame, says so instead, on all ranks if
+ * they have diverged together. */
+static dlc_status explain_divergence(const train_loop *loop) {
+    enum { TEXT = 768 };
+    const dlc_session *session = loop->session;
+    int is_alone = loop->is_own || session->needs.allows_skew || session->ranks == 1;
+    size_t count = is_alone ? 1 : (size_t)session->ranks, r = 0;
+    char mine[TEXT] = "";
+    char *why = dlc_strdup(dlc_detail()), *all = dlc_alloc(count, sizeof mine);
+    dlc_status status = why && all ? DLC_OK : DLC_ERR_NOMEM;
+    find_bad_input(loop, mine, sizeof mine);
+    if (status == DLC_OK && is_alone)
+        memcpy(all, mine, sizeof mine);
+    else if (status == DLC_OK)
+        status = dlc_job_all_gather(session->job, mine, sizeof mine, all);
+    while (status == DLC_OK && r < count - 1 && !all[r * TEXT])
+        r++;
+    if (status == DLC_OK && all[r * TEXT])
+        status = dlc_fail(DLC_ERR_DATA,
+                          "training diverged at iteration %" PRId64
+                          " because of a sample: %s; correct it or leave it out",
+                          loop->progress.done + 1, all + r * TEXT);
+    else if (status == DLC_OK)
+        status = dlc_fail(DLC_ERR_DIVERGED, "%s", why);
+    dlc_free(all);
+    dlc_free(why);
+    return status;
+}
+
+/* Warns when iterations have become much slower. */
+static void note_time(train_loop *loop, const dlc_iteration_time *slowest) {
+    const dlc_session *session = loop->session;
+    uint64_t began = loop->ended;
+    loop->ended = dlc_now_ns();
+    if (!began || session->rank != 0)
+        return;
+    dlc_iteration_time time = *slowest;
+    time.seconds = (double)(loop->ended - began) * 1e-9;
+    dlc_text text = {0};
+    const char *transport = session->ranks > 1 ? session->connection.transport : NULL;
+    dlc_slowdown_news news = dlc_slowdown_note(&loop->slowdown, &time, transport,
+                                               &text);
+    if (news == DLC_SLOWDOWN_BEGINS)
+        dlc_warn("%s", dlc_text_string(&text));
+    else if (news == DLC_SLOWDOWN_ENDS)
+        dlc_info("%s", dlc_text_string(&text));
+    dlc_text_free(&text);
 }
 
 /* Prints a line of results for each epoch, unless a test follows, which prints one. */
@@ -71,6 +139,7 @@ static dlc_status end_oldest(train_loop *loop) {
     loop->agreed |= result.agreed;
     DLC_TRY(check_loss(loop, result.own_loss));
     dlc_progress_iteration_end(&loop->progress, loop->loss);
+    note_time(loop, &result.slowest);
     end_epoch(loop);
     if (loop->result->first_iteration_seconds <= 0)
         loop->result->first_iteration_seconds = dlc_process_seconds();
@@ -87,6 +156,7 @@ static dlc_status end_all(train_loop *loop) {
     DLC_EACH_AXIS(loop->session, axis, synchronize)
     DLC_TRY(axis->ops->synchronize(axis));
     dlc_progress_wait_end(&loop->progress);
+    loop->ended = 0;
     return DLC_OK;
 }
 
@@ -175,6 +245,7 @@ static dlc_status reopen(train_loop *loop, dlc_axis *axis) {
     DLC_TRY(settle(loop)); /* the model is closed, with what it was asked */
     dlc_iterate_close(&loop->iterate);
     DLC_TRY(axis->ops->reopen(axis));
+    loop->slowdown = (dlc_slowdown){.is_slow = 0}; /* ranks have other samples now */
     return dlc_iterate_open(loop->session, &loop->iterate);
 }
 
@@ -294,6 +365,8 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
     dlc_status status = dlc_iterate_open(session, &loop.iterate);
     if (status == DLC_OK)
         status = run(&loop);
+    if (status == DLC_ERR_DIVERGED)
+        status = explain_divergence(&loop);
     status = dlc_session_explain(session, status);
     dlc_iterate_close(&loop.iterate);
     if (status == DLC_OK) /* no rank leaves while another may still need it */
