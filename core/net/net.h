@@ -296,6 +296,7 @@ typedef struct dlc_net_param {
     int is_buffer;        /* not trained, so without gradients and slots */
     int is_average;       /* a buffer that is no parameter: the layer updates it */
     int is_frozen;        /* a buffer that training never changes: of a frozen layer */
+    int is_common;        /* made by a collective layer, the same on all its ranks */
     size_t offset, count; /* in its arena (dlc_net_param_arena) */
     int32_t set;          /* of DLC_PARAMS_ROWS `shape` is that of this rank's rows */
     dlc_shape whole;      /* the complete parameter's, over all ranks */

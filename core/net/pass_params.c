@@ -87,6 +87,7 @@ static dlc_status add_param(dlc_net *net, net_op *op, int32_t index) {
                              .is_buffer = !net_is_trained(op, index),
                              .is_average = (from->flags & DLC_PARAM_BUFFER) != 0,
                              .is_frozen = op->frozen,
+                             .is_common = op->in_group,
                              .count = (size_t)op->memory.param_count[index],
                              .set = layer->total_channels > 0 ? DLC_PARAMS_ROWS
                                                               : DLC_PARAMS_WHOLE,

@@ -3,6 +3,7 @@
 #include "session/averages.h"
 
 #include "plugin/device_objects.h"
+#include "session/digest.h"
 
 static size_t arena_bytes(const dlc_session *session) {
     return dlc_net_arenas(session->net)->buffer_count * sizeof(float);
@@ -13,9 +14,7 @@ static int is_alone(const dlc_session *session) {
 }
 
 /* A rank without samples has weight 0. */
-dlc_status dlc_averages_mean(dlc_session *session) {
-    if (is_alone(session))
-        return DLC_OK;
+static dlc_status reduce_mean(const dlc_session *session) {
     const dlc_arenas *arenas = dlc_net_arenas(session->net);
     float weight = (float)((double)session->local_batch /
                            (double)session->global_batch);
@@ -25,11 +24,20 @@ dlc_status dlc_averages_mean(dlc_session *session) {
                                arenas->buffer_count);
 }
 
+/* All ranks compare, since stages of a pipeline may have running averages or not. */
+dlc_status dlc_averages_mean(dlc_session *session) {
+    if (!session->net)
+        return DLC_OK;
+    if (!is_alone(session))
+        DLC_TRY(reduce_mean(session));
+    return dlc_digest_compare(session, DLC_DIGEST_AVERAGES);
+}
+
 dlc_status dlc_averages_begin(dlc_session *session, dlc_memory *own) {
     const dlc_device_ops *ops = session->device_ops;
     *own = (dlc_memory){.size = sizeof *own};
     if (is_alone(session))
-        return DLC_OK;
+        return dlc_averages_mean(session);
     DLC_TRY(dlc_device_alloc(ops, session->device, arena_bytes(session), 0, own));
     DLC_TRY(ops->copy(session->device, NULL, own->base,
                       dlc_net_arenas(session->net)->buffers, arena_bytes(session)));

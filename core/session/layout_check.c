@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "session/digest.h"
 
 /* What a rank says about a parameter. */
 typedef struct answer {
@@ -34,25 +35,6 @@ static void fill_ramp(float *plain, size_t count) {
         plain[i] = (float)(i % EXACT + 1);
 }
 
-/* Hashes `count` floats of an arena into *digest. */
-static dlc_status hash_arena(const dlc_session *session, const float *at, size_t count,
-                             uint64_t *digest) {
-    size_t bytes = count * sizeof *at;
-    if (session->setup->device->caps & DLC_DEVICE_HOST) {
-        *digest = XXH64(at, bytes, *digest);
-        return DLC_OK;
-    }
-    void *copy = dlc_alloc(bytes, 1);
-    if (!copy)
-        return DLC_ERR_NOMEM;
-    dlc_status status = session->device_ops->copy(session->device, NULL, copy, at,
-                                                  bytes);
-    if (status == DLC_OK)
-        *digest = XXH64(copy, bytes, *digest);
-    dlc_free(copy);
-    return status;
-}
-
 /* Imports the ramp where the parameter's gradient is, and clears it. */
 static dlc_status ramp_in_gradient(const dlc_session *session, int32_t i,
                                    const float *ramp, uint64_t *digest) {
@@ -60,7 +42,8 @@ static dlc_status ramp_in_gradient(const dlc_session *session, int32_t i,
     float *arena = dlc_net_arenas_of(session->net, param->set)->gradients;
     dlc_status status = dlc_net_param_import(session->net, i, ramp, arena);
     if (status == DLC_OK)
-        status = hash_arena(session, arena + param->offset, param->count, digest);
+        status = dlc_digest_floats(session, arena + param->offset, param->count,
+                                   digest);
     dlc_status cleared = session->device_ops->fill(
         session->device, NULL, arena + param->offset, 0, param->count * sizeof *arena);
     return status == DLC_OK ? cleared : status;
@@ -78,7 +61,8 @@ static dlc_status ramp_in_values(const dlc_session *session, int32_t i,
     if (status == DLC_OK)
         status = dlc_net_param_import(session->net, i, ramp, arena);
     if (status == DLC_OK)
-        status = hash_arena(session, arena + param->offset, param->count, digest);
+        status = dlc_digest_floats(session, arena + param->offset, param->count,
+                                   digest);
     if (status == DLC_OK)
         status = dlc_net_param_import(session->net, i, values, arena);
     dlc_free(values);

@@ -13,6 +13,7 @@
 #include "checkpoint/checkpointer.h"
 #include "checkpoint/resume_schedule.h"
 #include "checkpoint/run_folder.h"
+#include "session/digest.h"
 #include "session/ema.h"
 #include "session/param_sets.h"
 #include "train/evaluate.h"
@@ -157,7 +158,8 @@ static dlc_status end_all(train_loop *loop) {
     DLC_TRY(axis->ops->synchronize(axis));
     dlc_progress_wait_end(&loop->progress);
     loop->ended = 0;
-    return DLC_OK;
+    dlc_job_activity(loop->session->job, "comparison of weights", NULL, 0);
+    return dlc_digest_compare(loop->session, DLC_DIGEST_TRAINING);
 }
 
 static dlc_status iterate(train_loop *loop) {
