@@ -208,6 +208,13 @@ static void send_again_and_again(suite_member *m) {
     /* A pool may grow once, but not as much in each round. */
     int64_t objects = stock[2].allocations - stock[1].allocations;
     int64_t bytes = stock[2].bytes - stock[1].bytes;
+    if (stock[2].files >= stock[1].files + TIMES ||
+        stock[2].threads >= stock[1].threads + TIMES)
+        suite_fail(m->run,
+                   "%d messages in each direction leave %d files open and %d "
+                   "threads running",
+                   TIMES, stock[2].files - stock[1].files,
+                   stock[2].threads - stock[1].threads);
     int64_t least = (int64_t)TIMES * LEAST_BYTES;
     int64_t earlier = stock[1].bytes - stock[0].bytes;
     if (objects >= TIMES || (bytes >= least && earlier >= least))
