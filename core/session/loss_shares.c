@@ -177,6 +177,8 @@ dlc_status dlc_loss_shares_open(dlc_session *session) {
     shares->kept = (shares->depth + 1) * (int32_t)session->accumulation_steps;
     if (session->local_batch > 0)
         shares->losses = dlc_net_losses(session->net);
+    if (session->feed) /* a measurement may have read batches already */
+        DLC_TRY(dlc_feed_seek(session->feed, shares->next));
     for (int32_t i = 0; i < shares->losses; i++)
         shares->loss[i] = dlc_net_loss_at(session->net, i);
     return count_first(session);
