@@ -60,7 +60,7 @@ static void say_slow(const dlc_slowdown *slowdown, const char *transport,
     else if (now.computed - usual->computed >= half || !transport)
         dlc_text_add(text,
                      "computing takes %.3g s on the slowest rank (%.3g s before); is "
-                     "another program running there, or is the processor throttled?",
+                     "another program running there, or is the CPU throttled?",
                      now.computed, usual->computed);
     else if (now.computed <= 0)
         dlc_text_add(text,
