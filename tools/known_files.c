@@ -106,8 +106,9 @@ static kind text_kind(const head *h) {
 }
 
 static int is_text(const head *h) {
+    static const unsigned char blanks[] = {'\t', '\r', '\n', '\f'};
     for (size_t i = 0; i < h->count; i++)
-        if (h->bytes[i] < ' ' && !memchr("\t\r\n\f", h->bytes[i], 4))
+        if (h->bytes[i] < ' ' && !memchr(blanks, h->bytes[i], sizeof blanks))
             return 0;
     return h->count > 0;
 }

@@ -13,7 +13,7 @@ static int reserve(dlc_text *text, size_t more) {
     if (text->failed)
         return 0;
     size_t need = text->length + more + 1;
-    if (need <= text->room)
+    if (text->bytes && need <= text->room)
         return 1;
     size_t room = text->room ? text->room : 64;
     while (room < need)

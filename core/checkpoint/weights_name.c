@@ -76,7 +76,7 @@ static int match(const char *pattern, size_t length, const char *name, matched *
 
 int dlc_weights_rename(const char *map, char **name) {
     const char *equals = strchr(map, '=');
-    matched found;
+    matched found = {{NULL}, {0}};
     if (!match(map, (size_t)(equals - map), *name, &found))
         return 0;
     dlc_text renamed = {0};

@@ -135,7 +135,7 @@ static dlc_status count_iteration(dlc_session *session, int64_t iteration,
 /* ---- Opening ----------------------------------------------------------------- */
 
 static double *whole_of(dlc_loss_shares *shares, int64_t iteration) {
-    return shares->whole[iteration % (2 * DLC_CONTROL_SLOTS)].of;
+    return shares->whole[iteration % ((int64_t)2 * DLC_CONTROL_SLOTS)].of;
 }
 
 /* Sums the iterations that begin before control words arrive. */

@@ -60,7 +60,8 @@ static void free_pixels(unsigned char *pixels) {
 static unsigned char *decode(const fixture *f, const dlc_decode_args *args, int fill) {
     static size_t turn;
     size_t bytes = bytes_of(args);
-    unsigned char *memory = dlc_alloc(bytes + 3 * GUARD, 1); /* at a multiple of 64 */
+    unsigned char *memory = dlc_alloc(bytes + (size_t)3 * GUARD,
+                                      1); /* at a multiple of 64 */
     if (!memory)
         suite_skip(f->run, "out of memory");
     unsigned char *pixels = memory + GUARD + turn++ % 5;
