@@ -112,11 +112,11 @@ static const char *next_device(const char *at, char transport[16], char name[64]
 /* Lists the Ethernet adapters that lead out, by network, so that all ranks have the
  * same order. */
 static void list_adapters(const char *names, adapters *list) {
+    *list = (adapters){.others = 0};
     adapter *found = list->at;
     struct ifaddrs *all = NULL;
     char transport[16], name[64];
     int count = 0;
-    *list = (adapters){.others = 0};
     if (getifaddrs(&all) != 0)
         return;
     for (const char *at = names; (at = next_device(at, transport, name)) != NULL;) {
