@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks that the core stays small: libdlcore, stripped, must be under 700 KB.
+# Checks that the core stays small: libdlcore, stripped, must be under 730 KB.
 # Usage: size.sh LIBRARY
 # The core's size went beyond 400 KB for what protects users' work and cannot be in a plugin,
 # since it concerns all of them: run folders, comparing checkpoints with the run that resumes
@@ -13,9 +13,10 @@
 # speed, 20 KB lay the ranks of a job on a mesh, and 20 KB give nets any fields of samples. 15 KB
 # group ranks in domains and choose the levels of a communicator from the graph of all machines;
 # 10 KB start ranks on other hosts, and 10 KB try links before training, send through levels in
-# parts, and exchange split layers' rows like all other parameters.
+# parts, and exchange split layers' rows like all other parameters. 30 KB compare what ranks must hold
+# alike, weigh losses by what counts in the whole batch, and notice what plugins leave changed.
 set -eu
-most=700000
+most=730000
 stripped=$(mktemp)
 trap 'rm -f "$stripped"' EXIT
 strip -o "$stripped" "$1"
