@@ -9,9 +9,9 @@
  * as far as the system allows, since each connection to another rank takes some. */
 void dlc_process_begin(void);
 
-/* Makes the working directory that of dlc_process_begin again: called after plugins
- * were loaded, and before a file is opened by a path that the user has given. Does
- * nothing without dlc_process_begin. */
+/* Returns to the working directory that dlc_process_begin has kept: called after
+ * plugins were loaded, and before a file is opened by a path that the user has given.
+ * Does nothing without dlc_process_begin. */
 void dlc_process_return(void);
 
 #define DLC_FILES_TEXT 80

@@ -107,8 +107,8 @@ double dlc_feed_waited(const dlc_feed *feed);
  * here, with its detail sentence, and again at every later call. */
 dlc_status dlc_feed_next(dlc_feed *feed, dlc_batch *batch);
 
-/* A batch that dlc_feed_next will return later: that of `iteration`, which is at most
- * `ahead` behind the one that was returned last. Blocks until it is ready; valid until
+/* Looks ahead at the batch of `iteration`, which dlc_feed_next will return at most
+ * `ahead` batches after the last one. Blocks until it is ready; valid until
  * dlc_feed_next has returned the batch after it. Not in a test. */
 dlc_status dlc_feed_peek(dlc_feed *feed, int64_t iteration, dlc_batch *batch);
 /* In training: is sample `i` of a batch of the job's batch, or of the next one? */
@@ -119,9 +119,9 @@ int dlc_feed_is_counted(const dlc_feed *feed, int32_t i);
  */
 dlc_status dlc_feed_seek(dlc_feed *feed, int64_t iteration);
 
-/* Training: reads the batch of this iteration once more and appends what the first
- * value in it that is not finite is, of which sample and field; nothing if all are
- * finite. Afterwards the next batch is the one that follows. */
+/* Training: reads the batch of this iteration once more and describes the first value
+ * that is not finite, with its sample and field; appends nothing if all are finite.
+ * Afterwards the next batch is the one that follows. */
 dlc_status dlc_feed_find_nonfinite(dlc_feed *feed, int64_t iteration, dlc_text *text);
 
 /* What a feed with these arguments loads its samples with. */

@@ -60,7 +60,7 @@ static void begin_reason(dlc_hub *hub, int rank, char reason[DLC_FAILURE_TEXT]) 
         abort_unknown(hub, rank);
 }
 
-/* Tells all ranks, some of which may be waiting for this one inside of a library. */
+/* Tells all ranks: some may be waiting for this one inside a library. */
 static void spread_withdrawal(dlc_hub *hub, int rank) {
     char text[DLC_FAILURE_TEXT];
     int length = dlc_hub_name(hub, rank, text, sizeof text);

@@ -20,8 +20,8 @@
 enum { DLC_ANSWER_DEVICES_MAX = 4096 };
 
 /* Makes a call of a table of a plugin: DLC_ASK(ops, "open", ops->open(...)). An error
- * without a sentence gets one, which names the feature, its plugin and the call. It is
- * an error, too, if the call leaves other floating-point modes (process_state.h). */
+ * without a sentence gets one that names the feature, its plugin and the call. A call
+ * that changes the floating-point modes fails as well (process_state.h). */
 #define DLC_ASK(table, call, expression) \
     (dlc_answer_begin(), dlc_answer_explain(table, call, expression))
 void dlc_answer_begin(void);

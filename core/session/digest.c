@@ -99,7 +99,8 @@ static int is_shared(const dlc_net_param *param, dlc_digest_of what) {
                                        : !is_own || param->is_common;
 }
 
-/* And of its states? A rank may have shards of them, or those of its own steps. */
+/* Must other ranks have the same solver states of it? Not where each rank has a shard
+ * of them, or makes steps of its own. */
 static int has_states(const dlc_session *session, const dlc_net_param *param) {
     const dlc_param_set *set = &session->set[param->set];
     return !param->is_buffer && !session->needs.allows_skew &&
@@ -176,7 +177,7 @@ static int32_t member(const dlc_mesh_group *group, int32_t i) {
     return group->first + i * group->stride;
 }
 
-/* Returns 1 and the first group of which the ranks differ. */
+/* Returns 1, and the first group whose ranks differ. */
 static int find_part(const dlc_session *session, const summary *all,
                      difference *found) {
     for (int32_t r = 0; r < session->ranks; r++)
@@ -190,7 +191,7 @@ static int find_part(const dlc_session *session, const summary *all,
     return 0;
 }
 
-/* How many ranks of the group have what this one of them has. */
+/* Counts the ranks of the group that have the same digest as member `i`. */
 static int32_t count_like(const dlc_mesh_group *group, const uint64_t *digest,
                           int32_t i) {
     int32_t count = 0;

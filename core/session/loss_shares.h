@@ -1,6 +1,6 @@
 /* How much the parts of a batch weigh in the losses: what counts in a part, of what
  * counts in the whole iteration, over all ranks, accumulation steps and micro-batches.
- * So the gradient is that of the mean over everything that counts, however it is
+ * So training minimizes the mean over everything that counts, however the batch is
  * divided, and whichever labels are missing or ignored.
  *
  * What counts is known from labels and targets, before a pass (dlc_layer_ops.count).
@@ -26,8 +26,9 @@ int32_t dlc_loss_shares_ahead(const struct dlc_session *session);
 dlc_status dlc_loss_shares_open(struct dlc_session *session);
 void dlc_loss_shares_close(struct dlc_session *session);
 
-/* Writes what counts on this rank in an iteration to come to the control words of the
- * one that is begun; and reads the sums from those of the oldest in flight. */
+/* `write` puts what counts on this rank in a later iteration into the control words of
+ * the iteration that begins; `read` takes the sums over the ranks from the control
+ * words of the oldest iteration in flight. */
 dlc_status dlc_loss_shares_write(struct dlc_session *session,
                                  float words[DLC_CONTROL_WORDS]);
 void dlc_loss_shares_read(struct dlc_session *session,

@@ -452,7 +452,7 @@ static const dlc_option options[] = {
     DLC_STRING(
         "vector", NULL,
         "columns of numbers, such as those of a regression: \"age, 5, x1..x9\"; beside "
-        "an image nan and nothing do not count"),
+        "an image, nan and empty cells do not count"),
     DLC_STRING(
         "boxes", NULL,
         "columns of boxes around objects, five for each: class, x0, y0, x1, y1, in "
