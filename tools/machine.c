@@ -95,21 +95,14 @@ void dlc_machine_read(dlc_machine *machine) {
 
 /* ---- Printing ------------------------------------------------------------------- */
 
-/* "21.7 GB", or "40 MB" of little. */
-static const char *amount(uint64_t bytes, char text[32]) {
-    const double least = 1e9, small = 1e6;
-    int is_small = (double)bytes < least;
-    (void)snprintf(text, 32, is_small ? "%.0f MB" : "%.1f GB",
-                   (double)bytes / (is_small ? small : least));
-    return text;
-}
-
 static void print_memory(const dlc_machine *machine) {
-    char all[32], left[32], whole[32];
-    printf("  memory         %s, %s free", amount(machine->memory, all),
-           amount(machine->memory_free, left));
+    char all[DLC_AMOUNT_TEXT], left[DLC_AMOUNT_TEXT], whole[DLC_AMOUNT_TEXT];
+    printf("  memory         %s, %s free",
+           dlc_text_amount((double)machine->memory, all),
+           dlc_text_amount((double)machine->memory_free, left));
     if (machine->memory < machine->memory_whole)
-        printf(" (cgroup; the machine has %s)", amount(machine->memory_whole, whole));
+        printf(" (cgroup; the machine has %s)",
+               dlc_text_amount((double)machine->memory_whole, whole));
     putchar('\n');
 }
 
@@ -124,8 +117,9 @@ void dlc_machine_print(const dlc_machine *machine) {
     putchar('\n');
     print_memory(machine);
     if (machine->shm)
-        printf("  shared memory  /dev/shm %s, %s free; ", amount(machine->shm, shm),
-               amount(machine->shm_free, left));
+        printf("  shared memory  /dev/shm %s, %s free; ",
+               dlc_text_amount((double)machine->shm, shm),
+               dlc_text_amount((double)machine->shm_free, left));
     else
         printf("  shared memory  no /dev/shm; ");
     printf("memfd %s\n", machine->memfd ? "works" : "is refused");

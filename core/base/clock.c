@@ -44,6 +44,10 @@ int dlc_wait_readable(int fd, uint64_t until) {
     }
 }
 
+double dlc_between(uint64_t from, uint64_t to) {
+    return to > from ? (double)(to - from) * 1e-9 : 0;
+}
+
 double dlc_since(uint64_t start_ns) {
     return (double)(dlc_now_ns() - start_ns) * 1e-9;
 }

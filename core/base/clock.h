@@ -20,6 +20,8 @@ void dlc_awake_blocked(void);
  * if time is up, or -1 with errno. */
 int dlc_wait_readable(int fd, uint64_t until);
 
+/* Seconds from one moment to a later one of the same clock; 0 if it is not later. */
+double dlc_between(uint64_t from, uint64_t to);
 /* Seconds since `start_ns`. */
 double dlc_since(uint64_t start_ns);
 

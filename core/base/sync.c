@@ -1,15 +1,26 @@
-/* Flushes files and folders to the disk, where the file system can. */
+/* Flushes files and folders to the disk, where the file system can, and compares open
+ * files with names. */
 #include "base/sync.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
 
 /* Linux's own ENOTSUPP, which autofs and some network file systems let through. */
 #define NOT_SUPPORTED 524
+
+int dlc_is_file_at(int fd, const char *path) {
+    struct stat ours, there;
+    if (fstat(fd, &ours) != 0)
+        return -1;
+    if (lstat(path, &there) != 0)
+        return errno == ENOENT ? 0 : -1;
+    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
 
 int dlc_is_unsupported(int error) {
     return error == EOPNOTSUPP || error == ENOTSUP || error == ENOSYS ||

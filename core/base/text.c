@@ -50,6 +50,14 @@ void dlc_text_add(dlc_text *text, const char *format, ...) {
     va_end(again);
 }
 
+const char *dlc_text_amount(double bytes, char text[DLC_AMOUNT_TEXT]) {
+    const double least = 1e9, small = 1e6;
+    int is_small = bytes < least;
+    (void)snprintf(text, DLC_AMOUNT_TEXT, is_small ? "%.0f MB" : "%.1f GB",
+                   bytes / (is_small ? small : least));
+    return text;
+}
+
 void dlc_text_add_escaped(dlc_text *text, const char *value, int most) {
     size_t left = strlen(value);
     for (int count = 0; left && count < most; count++) {

@@ -17,6 +17,10 @@ typedef struct dlc_text {
 
 void dlc_text_add(dlc_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* "21.7 GB", or "40 MB" below one GB. */
+#define DLC_AMOUNT_TEXT 32
+const char *dlc_text_amount(double bytes, char text[DLC_AMOUNT_TEXT]);
+
 /* Appends at most `most` characters of `value`, as dlc_escape_text would: a name cannot
  * begin a line of its own. */
 void dlc_text_add_escaped(dlc_text *text, const char *value, int most);

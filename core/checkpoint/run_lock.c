@@ -91,11 +91,10 @@ static dlc_status cannot_write(const char *folder, const char *path) {
 /* DLC_ERR_AGAIN: this is no longer the file at `path`, because the run that has held
  * the lock has removed it. A lock on that file would exclude nobody. */
 static dlc_status check_place(int lock, const char *folder, const char *path) {
-    struct stat info, there;
-    if (fstat(lock, &info) != 0 || lstat(path, &there) != 0)
+    int is_there = dlc_is_file_at(lock, path);
+    if (is_there < 0)
         return cannot_write(folder, path);
-    return info.st_dev == there.st_dev && info.st_ino == there.st_ino ? DLC_OK
-                                                                      : DLC_ERR_AGAIN;
+    return is_there ? DLC_OK : DLC_ERR_AGAIN;
 }
 
 /* One attempt: opens the file and locks it. */

@@ -137,23 +137,12 @@ static dlc_status lock_part(int fd, const char *part) {
                                                                   : cannot_write(part);
 }
 
-/* Whether `part` still names the opened file, which `info` describes. */
-static dlc_status is_in_place(const char *part, const struct stat *info, int *is) {
-    struct stat there;
-    int found = lstat(part, &there) == 0;
-    if (!found && errno != ENOENT)
-        return cannot_write(part);
-    *is = found && there.st_ino == info->st_ino && there.st_dev == info->st_dev;
-    return DLC_OK;
-}
-
 /* Removes what an earlier writer left behind when it was killed. A file that another
  * process is writing is not touched, nor is anything but a regular file of this user
  * with one link: a pipe would block, a link would lead elsewhere, and another user's
  * file would keep its owner. */
 static dlc_status remove_stale(const char *part) {
     struct stat info;
-    int in_place = 0;
     int fd = open(part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT ? DLC_OK : cannot_write(part);
@@ -169,9 +158,8 @@ static dlc_status remove_stale(const char *part) {
             part);
     else
         status = lock_part(fd, part);
-    if (status == DLC_OK)
-        status = is_in_place(part, &info, &in_place);
-    if (in_place && unlink(part) && errno != ENOENT)
+    int in_place = status == DLC_OK ? dlc_is_file_at(fd, part) : 0;
+    if (in_place < 0 || (in_place > 0 && unlink(part) && errno != ENOENT))
         status = cannot_write(part);
     close(fd);
     return status;
@@ -179,8 +167,6 @@ static dlc_status remove_stale(const char *part) {
 
 /* Creates and locks the temporary file. */
 static dlc_status open_part(writer *to) {
-    struct stat ours;
-    int in_place = 0;
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     to->fd = open(to->part, flags, 0666);
     if (to->fd < 0 && errno == EEXIST) {
@@ -190,12 +176,9 @@ static dlc_status open_part(writer *to) {
     if (to->fd < 0)
         return errno == EEXIST ? is_busy(to->part) : cannot_write(to->part);
     dlc_status status = lock_part(to->fd, to->part);
-    if (status == DLC_OK && fstat(to->fd, &ours))
-        status = cannot_write(to->part);
-    if (status == DLC_OK)
-        status = is_in_place(to->part, &ours, &in_place);
-    if (status == DLC_OK && !in_place)
-        status = is_busy(to->part);
+    int in_place = status == DLC_OK ? dlc_is_file_at(to->fd, to->part) : 1;
+    if (in_place < 1)
+        status = in_place < 0 ? cannot_write(to->part) : is_busy(to->part);
     if (status != DLC_OK) {
         close(to->fd);
         to->fd = -1;

@@ -1,23 +1,12 @@
 /* Looks for values of a batch that are not finite, for the report on a loss that is
  * not. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 
 #include "base/text.h"
 #include "data/feed_internal.h"
 
 enum { NAME_BYTES = 512 };
-
-/* Returns the number of the first value that a loss cannot be computed from; -1: there
- * is none. NaN of what layers compare with is a value that does not count. */
-static int64_t find_value(const dlc_loaded_field *field, const float *value,
-                          size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (field->is_label ? isinf(value[i]) : !isfinite(value[i]))
-            return (int64_t)i;
-    return -1;
-}
 
 /* An order of its own: the feed's belongs to the reading thread. */
 static dlc_status name_sample(const dlc_feed *feed, int64_t position, char *name,
@@ -54,9 +43,10 @@ dlc_status dlc_feed_find_nonfinite(dlc_feed *feed, int64_t iteration, dlc_text *
             const dlc_loaded_field *field = &feed->loader.field[i];
             if (field->dtype != DLC_F32 || !field->field)
                 continue;
-            size_t count = (size_t)dlc_shape_count(&field->shape);
-            const float *value = (const float *)batch.field[i] + (size_t)s * count;
-            int64_t at = find_value(field, value, count);
+            int64_t count = dlc_shape_count(&field->shape);
+            const float *value = (const float *)batch.field[i] + s * count;
+            /* NaN of what layers compare with is a value that does not count. */
+            int64_t at = dlc_find_nonfinite(value, count, field->is_label);
             if (at >= 0)
                 return describe(feed, dlc_feed_position(&feed->args, iteration, s), i,
                                 at, value[at], text);

@@ -229,8 +229,7 @@ dlc_status dlc_samples_name_failure(const dlc_samples *samples, int64_t index,
 
 /* ---- Numbers ----------------------------------------------------------------- */
 
-/* The first number that is infinite or, unless it may be, NaN; -1: there is none. */
-static int64_t find_wrong(const float *value, int64_t count, int may_be_nan) {
+int64_t dlc_find_nonfinite(const float *value, int64_t count, int may_be_nan) {
     enum { BLOCK = 1024 };
     const uint32_t infinite = 0x7f800000, all_but_sign = 0x7fffffff;
     for (int64_t first = 0, end; first < count; first = end) {
@@ -269,8 +268,8 @@ dlc_status dlc_samples_check_numbers(const dlc_samples *samples,
     char place[256];
     int is_number = field->role == DLC_ROLE_IMAGE || field->role == DLC_ROLE_VECTOR;
     int64_t wrong = is_number && field->dtype == DLC_F32
-                        ? find_wrong(value->data, dlc_shape_count(&value->shape),
-                                     may_be_nan)
+                        ? dlc_find_nonfinite(value->data,
+                                             dlc_shape_count(&value->shape), may_be_nan)
                         : -1;
     if (wrong < 0)
         return DLC_OK;

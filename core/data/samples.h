@@ -76,6 +76,9 @@ dlc_status dlc_samples_read_several(const dlc_samples *samples, int32_t count,
                                     const int64_t *index, void *images,
                                     int32_t *labels);
 
+/* The place of the first number that is infinite or, unless it may be, NaN; -1: none.
+ */
+int64_t dlc_find_nonfinite(const float *value, int64_t count, int may_be_nan);
 /* Checks the numbers of a field that was read. */
 dlc_status dlc_samples_check_numbers(const dlc_samples *samples,
                                      const dlc_read_sample *read, int32_t field,

@@ -169,7 +169,7 @@ static void check_timeouts(agent *a) {
         if (a->running)
             send_heartbeat(a);
     }
-    double silent = (double)(now - a->last_heard) * 1e-9;
+    double silent = dlc_between(a->last_heard, now);
     if (a->args->hang_timeout > 0 && silent > a->args->hang_timeout) {
         char text[128];
         snprintf(

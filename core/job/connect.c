@@ -157,7 +157,7 @@ dlc_retry dlc_retry_start(int rank, double timeout) {
 }
 
 int dlc_retry_again(dlc_retry *retry, const char *what) {
-    double waited = (double)(dlc_awake_ns() - retry->since) * 1e-9;
+    double waited = dlc_between(retry->since, dlc_awake_ns());
     if (waited >= retry->timeout)
         return 0;
     if (waited >= QUIET_WAIT_S && !retry->has_said++)

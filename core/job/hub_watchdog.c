@@ -36,10 +36,6 @@
  * links bring a message in less. */
 #define STALLED_S 10
 
-static double since(uint64_t now, uint64_t then) {
-    return now > then ? (double)(now - then) / 1e9 : 0;
-}
-
 /* ---- Heartbeats ---------------------------------------------------------------- */
 
 void dlc_hub_heartbeat(dlc_hub *hub, int rank, const dlc_heartbeat *heartbeat) {
@@ -94,7 +90,8 @@ static int is_stopped(const dlc_peer *peer) {
 
 static int is_recent(const dlc_hub *hub, uint64_t then, uint64_t now) {
     double within = hub->hang_timeout > 0 ? 0.75 * hub->hang_timeout : CHECKS_WITHIN_S;
-    return since(now, then) < (within < CHECKS_WITHIN_S ? within : CHECKS_WITHIN_S);
+    return dlc_between(then, now) <
+           (within < CHECKS_WITHIN_S ? within : CHECKS_WITHIN_S);
 }
 
 static int is_main_waiting(const dlc_hub *hub, const dlc_peer *peer, uint64_t now) {
@@ -107,16 +104,16 @@ static int is_waiting(const dlc_hub *hub, const dlc_peer *peer, uint64_t now) {
 
 static rank_state state_of_rank(const dlc_hub *hub, const dlc_peer *peer,
                                 uint64_t now) {
-    if (since(now, peer->last_progress) <= hub->hang_timeout)
+    if (dlc_between(peer->last_progress, now) <= hub->hang_timeout)
         return PROGRESSES;
     if (is_main_waiting(hub, peer, now))
         return WAITS;
     /* One of its other threads may be waiting while the main thread computes. */
-    if (since(now, peer->last_busy) <= hub->hang_timeout)
+    if (dlc_between(peer->last_busy, now) <= hub->hang_timeout)
         return COMPUTES;
     if (is_waiting(hub, peer, now))
         return WAITS;
-    return since(now, peer->last_check) <= hub->hang_timeout ? COMPUTES : STUCK;
+    return dlc_between(peer->last_check, now) <= hub->hang_timeout ? COMPUTES : STUCK;
 }
 
 /* Whether the job hangs. `culprit` is the stuck rank, or -1 if all wait for each other.
@@ -133,8 +130,8 @@ static int is_hung(const dlc_hub *hub, uint64_t now, int *culprit) {
         running++;
         progressing += state == PROGRESSES;
         computing += state == COMPUTES;
-        if (since(now, peer->last_progress) < shortest)
-            shortest = since(now, peer->last_progress);
+        if (dlc_between(peer->last_progress, now) < shortest)
+            shortest = dlc_between(peer->last_progress, now);
         if (state == STUCK && *culprit < 0)
             *culprit = r;
     }
@@ -165,7 +162,7 @@ static void describe_rank(const dlc_hub *hub, int rank, int culprit, uint64_t no
                         : state == STUCK                           ? "is stuck"
                                                                    : "is computing";
     dlc_text_add(text, "\n  %s %s, last progress %.1f s ago%s%s", name, doing,
-                 since(now, peer->last_progress), activity,
+                 dlc_between(peer->last_progress, now), activity,
                  peer->called ? ", in an out-of-band collective" : "");
 }
 
@@ -202,7 +199,7 @@ static void summarize(const dlc_hub *hub, int culprit, uint64_t now, char *text,
     snprintf(text, room,
              "%s hangs%s: no progress for %.1f s%s ([parallel] hang_timeout = %g)",
              name, is_stopped(peer) ? ", stopped by a signal" : "",
-             since(now, peer->last_progress), activity, hub->hang_timeout);
+             dlc_between(peer->last_progress, now), activity, hub->hang_timeout);
 }
 
 /* Logs the summary and a line for each running rank. */
@@ -253,7 +250,7 @@ static void warn_of_slow(dlc_hub *hub, uint64_t now) {
     dlc_activity_text(&slow->heartbeat.activity, activity);
     dlc_warn("%s has computed for %.0f s%s without progress; after %g s ([parallel] "
              "hang_timeout = %g, %d times) the job is ended",
-             name, since(now, slow->last_progress), activity,
+             name, dlc_between(slow->last_progress, now), activity,
              DLC_COMPUTING_TIMEOUTS * hub->hang_timeout, hub->hang_timeout,
              DLC_COMPUTING_TIMEOUTS);
 }
@@ -271,7 +268,7 @@ static double stalled_for(const dlc_hub *hub, uint64_t now) {
         if (peer->last_progress > last)
             last = peer->last_progress;
     }
-    return since(now, last);
+    return dlc_between(last, now);
 }
 
 /* Ends a job that was asked to stop and that hangs. Its ranks have had time to notice
@@ -279,13 +276,13 @@ static double stalled_for(const dlc_hub *hub, uint64_t now) {
 static int kill_stalled_stop(dlc_hub *hub, uint64_t now) {
     char stall[512];
     if (!hub->stop_signal || hub->killed || hub->aborting || hub->acceptor ||
-        since(now, hub->stopped_at) < CHECKS_WITHIN_S ||
+        dlc_between(hub->stopped_at, now) < CHECKS_WITHIN_S ||
         stalled_for(hub, now) <= STALLED_S)
         return 0;
     describe_stall(hub, stall, sizeof stall);
     dlc_warn("asked to stop %.0f s ago, but no rank has made progress for %.0f s: %s: "
              "killing the ranks",
-             since(now, hub->stopped_at), stalled_for(hub, now), stall);
+             dlc_between(hub->stopped_at, now), stalled_for(hub, now), stall);
     dlc_hub_end_by_signal(hub, hub->stop_signal);
     return 1;
 }
@@ -303,7 +300,7 @@ static int stops_too_late(const dlc_hub *hub, uint64_t now, int *rank) {
         if (hub->stopped_at > last)
             last = hub->stopped_at;
         if (peer->running && state_of_rank(hub, peer, now) != WAITS &&
-            since(now, last) > hub->hang_timeout)
+            dlc_between(last, now) > hub->hang_timeout)
             return 1;
     }
     return 0;
@@ -315,7 +312,7 @@ static void kill_late_stop(dlc_hub *hub, int rank, uint64_t now) {
     dlc_activity_text(&hub->peer[rank].heartbeat.activity, activity);
     dlc_warn("asked to stop %.0f s ago, but %s makes no progress%s ([parallel] "
              "hang_timeout = %g): killing the ranks",
-             since(now, hub->stopped_at), name, activity, hub->hang_timeout);
+             dlc_between(hub->stopped_at, now), name, activity, hub->hang_timeout);
     dlc_hub_end_by_signal(hub, hub->stop_signal);
 }
 
@@ -328,13 +325,13 @@ static void find_silent(dlc_hub *hub, uint64_t now) {
         dlc_peer *peer = &hub->peer[r];
         char why[256];
         if (!peer->remote || !peer->joined || peer->control < 0 ||
-            since(now, peer->last_heard) <= hub->hang_timeout)
+            dlc_between(peer->last_heard, now) <= hub->hang_timeout)
             continue;
         snprintf(
             why, sizeof why,
             "nothing was heard from %s for %.1f s ([parallel] hang_timeout = %g): the "
             "machine or the network to it is down, or the process is stopped",
-            peer->host, since(now, peer->last_heard), hub->hang_timeout);
+            peer->host, dlc_between(peer->last_heard, now), hub->hang_timeout);
         dlc_hub_lost_rank(hub, r, why);
         first = first < 0 ? r : first;
     }

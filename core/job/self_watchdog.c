@@ -48,17 +48,13 @@ static void take_heartbeat(dlc_self_watchdog *watchdog, uint64_t now) {
         watchdog->last_disk_wait = now;
 }
 
-static double since(uint64_t now, uint64_t then) {
-    return (double)(now - then) * 1e-9;
-}
-
 static void kill_late_stop(const dlc_self_watchdog *watchdog, uint64_t now,
                            const char *activity) {
     double late = dlc_since(watchdog->stop_time);
     if (late <= watchdog->hang_timeout ||
-        since(now, watchdog->last_progress) <= watchdog->hang_timeout ||
+        dlc_between(watchdog->last_progress, now) <= watchdog->hang_timeout ||
         (watchdog->last_disk_wait &&
-         since(now, watchdog->last_disk_wait) <= watchdog->hang_timeout))
+         dlc_between(watchdog->last_disk_wait, now) <= watchdog->hang_timeout))
         return;
     dlc_warn("asked to stop %.0f s ago, but pid %d makes no progress%s ([parallel] "
              "hang_timeout = %g): ending it",
@@ -93,10 +89,10 @@ int dlc_self_watchdog_check(dlc_self_watchdog *watchdog, char *text, size_t room
     dlc_activity_text(&watchdog->heartbeat.activity, activity);
     if (watchdog->stop_signal)
         kill_late_stop(watchdog, now, activity);
-    double stalled = since(now, watchdog->last_progress);
+    double stalled = dlc_between(watchdog->last_progress, now);
     if (stalled <= watchdog->hang_timeout)
         return 0;
-    if (since(now, watchdog->last_busy) <= watchdog->hang_timeout) {
+    if (dlc_between(watchdog->last_busy, now) <= watchdog->hang_timeout) {
         warn_of_slow(watchdog, stalled, activity);
         return 0;
     }

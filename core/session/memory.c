@@ -140,13 +140,6 @@ static uint64_t total_bytes(const dlc_memory_sum *sum) {
     return sum->own + sum->process + (uint64_t)others * FIRST_USE_BYTES;
 }
 
-/* "21.7 GB", or "40 MB" of little memory. */
-static const char *amount(double bytes, char text[32]) {
-    (void)snprintf(text, 32, bytes < 1e9 ? "%.0f MB" : "%.1f GB",
-                   bytes / (bytes < 1e9 ? 1e6 : 1e9));
-    return text;
-}
-
 /* Fails, or warns with [train] overcommit, that `name` has too little memory. Names the
  * batch that needs the most of it. */
 static dlc_status refuse(const dlc_session *session, const dlc_memory_sum *sum,
@@ -156,7 +149,7 @@ static dlc_status refuse(const dlc_session *session, const dlc_memory_sum *sum,
     int by_test = sum->test_batch > sum->train_batch;
     int overcommit = dlc_settings_get_bool(setup->train_settings, "overcommit");
     const dlc_settings *data = by_test ? setup->test.settings : setup->train.settings;
-    char needed[32], there[32];
+    char needed[DLC_AMOUNT_TEXT], there[DLC_AMOUNT_TEXT];
     char how[128] = "trying anyway ([train] overcommit)";
     if (!overcommit)
         (void)snprintf(how, sizeof how,
@@ -168,7 +161,7 @@ static dlc_status refuse(const dlc_session *session, const dlc_memory_sum *sum,
         "%s: [%s] batch = %lld: %s would need %s of memory, but %s has %s; %s",
         dlc_settings_where(data, "batch"), by_test ? "data.test" : "data",
         (long long)dlc_settings_get_int(data, "batch"), who,
-        amount((double)bytes, needed), name, amount(has, there), how);
+        dlc_text_amount((double)bytes, needed), name, dlc_text_amount(has, there), how);
     if (!overcommit)
         return DLC_ERR_CONFIG;
     if (session->rank == 0)
@@ -205,13 +198,13 @@ static dlc_status check_device(const dlc_session *session, const dlc_memory_sum 
 
 /* Other programs may have most of the memory. */
 static void warn_of_little(const dlc_memory_sum *sum, double left) {
-    char needed[32], there[32];
+    char needed[DLC_AMOUNT_TEXT], there[DLC_AMOUNT_TEXT];
     double total = (double)total_bytes(sum);
     if (left > 0 && total > left)
         dlc_warn(
             "about %s of memory will be needed, but only %s are free now: end other "
             "programs, or use a smaller batch",
-            amount(total, needed), amount(left, there));
+            dlc_text_amount(total, needed), dlc_text_amount(left, there));
 }
 
 dlc_status dlc_memory_check_fits(const dlc_session *session,

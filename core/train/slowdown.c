@@ -44,6 +44,11 @@ static void learn(dlc_slowdown *slowdown, const dlc_iteration_time *time) {
     slowdown->count = 0;
 }
 
+static void begin_row(dlc_slowdown *slowdown) {
+    slowdown->row = 0;
+    slowdown->slow = (dlc_iteration_time){0};
+}
+
 static void say_slow(const dlc_slowdown *slowdown, const char *transport,
                      dlc_text *text) {
     const dlc_iteration_time *usual = &slowdown->usual;
@@ -80,8 +85,7 @@ static dlc_slowdown_news note_while_usual(dlc_slowdown *slowdown,
                                           const char *transport, dlc_text *text) {
     double usual = slowdown->usual.seconds;
     if (usual <= 0 || time->seconds < slow_factor * usual) {
-        slowdown->row = 0;
-        slowdown->slow = (dlc_iteration_time){0};
+        begin_row(slowdown);
         learn(slowdown, time);
         return DLC_SLOWDOWN_NONE;
     }
@@ -92,8 +96,7 @@ static dlc_slowdown_news note_while_usual(dlc_slowdown *slowdown,
         return DLC_SLOWDOWN_NONE;
     say_slow(slowdown, transport, text);
     slowdown->is_slow = 1;
-    slowdown->row = 0;
-    slowdown->slow = (dlc_iteration_time){0};
+    begin_row(slowdown);
     return DLC_SLOWDOWN_BEGINS;
 }
 
@@ -101,8 +104,7 @@ static dlc_slowdown_news note_while_slow(dlc_slowdown *slowdown,
                                          const dlc_iteration_time *time,
                                          dlc_text *text) {
     if (time->seconds >= usual_factor * slowdown->usual.seconds) {
-        slowdown->row = 0;
-        slowdown->slow = (dlc_iteration_time){0};
+        begin_row(slowdown);
         return DLC_SLOWDOWN_NONE;
     }
     add(time, &slowdown->slow);
@@ -111,8 +113,7 @@ static dlc_slowdown_news note_while_slow(dlc_slowdown *slowdown,
     dlc_text_add(text, "iterations are as fast as before again: %.3g s",
                  slowdown->slow.seconds / slowdown->row);
     slowdown->is_slow = 0;
-    slowdown->row = 0;
-    slowdown->slow = (dlc_iteration_time){0};
+    begin_row(slowdown);
     return DLC_SLOWDOWN_ENDS;
 }
 

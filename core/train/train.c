@@ -110,7 +110,7 @@ static void note_time(train_loop *loop, const dlc_iteration_time *slowest) {
     if (!began || session->rank != 0)
         return;
     dlc_iteration_time time = *slowest;
-    time.seconds = (double)(loop->ended - began) * 1e-9;
+    time.seconds = dlc_between(began, loop->ended);
     dlc_text text = {0};
     const char *transport = session->ranks > 1 ? session->connection.transport : NULL;
     dlc_slowdown_news news = dlc_slowdown_note(&loop->slowdown, &time, transport,

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/process_state.h"
+#include "digest.h"
 #include "host.h"
 
 /* ---- State ------------------------------------------------------------------- */
@@ -31,15 +32,10 @@ typedef struct state {
 static state first;
 static struct sigaction first_handlers[SIGNALS];
 
-/* FNV-1a, of all variables and their addresses' order. */
 static uint64_t digest_environment(void) {
-    uint64_t digest = 0xcbf29ce484222325;
+    uint64_t digest = 0;
     for (char **at = environ; at && *at; at++)
-        for (const char *c = *at;; c++) {
-            digest = (digest ^ (unsigned char)*c) * 0x100000001b3;
-            if (!*c)
-                break;
-        }
+        suite_digest_add(&digest, *at, strlen(*at) + 1);
     return digest;
 }
 
