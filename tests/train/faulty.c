@@ -11,7 +11,7 @@
 #include <dlcore/data.h>
 #include <dlcore/layer.h>
 
-static const dlc_host *host;
+#include "plain_family.h"
 
 struct dlc_layer {
     const char *fault;
@@ -123,34 +123,6 @@ static dlc_status family_open(const dlc_family_args *args, void **context) {
     return getenv("FAULTY_FAMILY") // NOLINT(concurrency-mt-unsafe)
                ? DLC_ERR_UNSUPPORTED
                : DLC_OK;
-}
-
-static void family_close(void *context) {
-    (void)context;
-}
-
-static int same_layout(const dlc_tensor *a, const dlc_tensor *b) {
-    return a->layout == b->layout;
-}
-
-static dlc_status reorder_create(void *context, const dlc_tensor *from,
-                                 const dlc_tensor *to, dlc_reorder **reorder) {
-    (void)context;
-    (void)from;
-    (void)to;
-    (void)reorder;
-    return host->fail(DLC_ERR_UNSUPPORTED, "only plain float32");
-}
-
-static dlc_status reorder_run(dlc_reorder *reorder, const void *src, void *dst) {
-    (void)reorder;
-    (void)src;
-    (void)dst;
-    return DLC_ERR_INTERNAL;
-}
-
-static void reorder_destroy(dlc_reorder *reorder) {
-    (void)reorder;
 }
 
 #define FAMILY(NAME, INFERS) \
