@@ -62,10 +62,12 @@ class Jobs(unittest.TestCase):
         return done.returncode, errors, done.stderr
 
     def test_all_ranks_fail_alike(self):
+        (self.folder / "junk").write_bytes(b"\xff" * 64)
         for code, says, words in (
                 (1, "the run folder /proc/x cannot be created", ["--run-dir=/proc/x"]),
                 (2, "cannot connect these ranks", ["--transport=mpi"]),
-                (4, "not a safetensors file", ["--weights=net.ini"]),
+                (4, "not a safetensors file", ["--weights=junk"]),
+                (4, "takes safetensors files", ["--weights=net.ini"]),
                 (4, "none", ["--weights=none"]),
                 (2, "4 ranks cannot be split", ["--set=parallel.pipeline=9"]),
                 (2, "none", ["--set=solver.type=none"])):
