@@ -62,7 +62,8 @@ class Jobs(unittest.TestCase):
         return done.returncode, errors, done.stderr
 
     def test_all_ranks_fail_alike(self):
-        (self.folder / "junk").write_bytes(b"\xff" * 64)
+        with open(os.path.join(self.folder, "junk"), "wb") as file:
+            file.write(b"\xff" * 64)
         for code, says, words in (
                 (1, "the run folder /proc/x cannot be created", ["--run-dir=/proc/x"]),
                 (2, "cannot connect these ranks", ["--transport=mpi"]),
