@@ -378,24 +378,28 @@ static void converges(suite_run *run) {
                    before, after, 10 * TRAINING_STEPS);
 }
 
-/* Every weight that has a gradient. */
+/* In some iteration: in the end a rule of steps of one size may have gone back. */
 static void moves_all(suite_run *run) {
     enum { STEPS = 12 };
     static float before[TRAINING_COUNT];
+    static char has_moved[TRAINING_COUNT];
     training_fixture f;
     double rate = 0;
     training_fixture_begin(run, &f);
-    memcpy(before, f.weights, sizeof before);
+    memset(has_moved, 0, sizeof has_moved);
     for (int64_t i = 0; i < STEPS; i++) {
+        memcpy(before, f.weights, sizeof before);
         rate = fmax(rate, dlc_solver_learning_rate(&f.solver, i));
         training_fixture_step(&f, i);
+        for (size_t w = 0; w < TRAINING_COUNT; w++)
+            has_moved[w] |= !suite_same(&before[w], &f.weights[w], 1);
     }
     if (rate <= 0)
         suite_skip(run, "its learning rate is 0 with these settings");
-    for (size_t i = 0; i < TRAINING_COUNT; i++)
-        if (training_fixture_is_trained(i) && suite_same(&before[i], &f.weights[i], 1))
-            suite_fail(run, "weight %zu of %d is the same after %d iterations", i,
-                       TRAINING_COUNT, STEPS);
+    for (size_t w = 0; w < TRAINING_COUNT; w++)
+        if (training_fixture_is_trained(w) && !has_moved[w])
+            suite_fail(run, "weight %zu of %d is the same after each of %d iterations",
+                       w, TRAINING_COUNT, STEPS);
 }
 
 #define CHECK(name, promise, run) \
