@@ -76,6 +76,7 @@ INCLUDE = "#include <dlcore/solver.h>\n"
 SOLVER_VALUES = "values->own[MOMENTUM]"
 APPLIES = "end - begin, 1, model->gradients"
 LOOP = "    for (int32_t b = 0; rc == DLC_OK && b < exchange->buckets; b++) {"
+FINISHED = "    }\n    return rc;\n}\n\n/* The ranks never differ. */"
 TRANSPORT_DONE = "        r->done = r->moved == r->bytes;\n        if (r->done)"
 
 
@@ -112,7 +113,37 @@ static dlc_status model_finish("""),
     ("    (void)model;\n    (void)iteration;\n    return DLC_OK;\n}\n\nstatic const dlc_consistency_ops",
      "    return iteration % 5 ? agree(model, 1) : DLC_OK;\n}\n\nstatic const dlc_consistency_ops"),
 )
-SOUND = (("consistency", LOCAL),)
+# A right model that exchanges the control words in every second iteration. In the others it gives the last sums, and
+# before the first exchange its own for both.
+PAIRS = LOCAL + (
+    ("    size_t count;\n", "    float given[16], votes[3];\n    int has_given;\n    size_t count;\n"),
+    ("    return rc == DLC_OK ? agree(model, iteration % 5 == 4) : rc;",
+     "    return rc == DLC_OK ? talk(model, iteration) : rc;"),
+    ("static dlc_status model_finish(", """static dlc_status talk(dlc_consistency *model, int64_t iteration) {
+    float *words = model->gradients + model->trained;
+    dlc_status rc = DLC_OK;
+    for (int i = 0; i < 3; i++) {
+        model->votes[i] += words[1 + i];
+        words[1 + i] = iteration % 2 ? model->votes[i] : 0;
+        model->votes[i] = iteration % 2 ? 0 : model->votes[i];
+    }
+    if (iteration % 2)
+        rc = agree(model, iteration % 10 == 9);
+    for (size_t i = 0; rc == DLC_OK && model->trained + i < model->count; i++) {
+        if (i > 0 && i <= 3)
+            continue;
+        if (iteration % 2)
+            model->given[i] = words[i];
+        words[i] = model->has_given || iteration % 2 ? model->given[i] : words[i] * (float)model->exchange->ranks;
+    }
+    model->has_given |= iteration % 2;
+    return rc;
+}
+
+static dlc_status model_finish("""),
+    ("iteration % 5 ? agree(model, 1)", "iteration % 10 ? agree(model, 1)"),
+)
+SOUND = (("consistency", LOCAL), ("consistency", PAIRS))
 
 # Starts a process for ever that leaves the group, or doubles with each layer that is created.
 STRAY = "dlcore-stray"
@@ -202,6 +233,13 @@ def solvers(mutant):
        (STEP, "    *weight -= step->own[7] * gradient;\n" + STEP))
 
 
+def late(ranks):
+    """The end of finish, where the first control word is that of the iteration before, with more ranks than this."""
+    return ("    }\n    static float kept;\n    float now = model->gradients[model->trained];\n"
+            f"    if (exchange->ranks > {ranks} && iteration > 0)\n        model->gradients[model->trained] = kept;\n"
+            "    kept = now;\n" + FINISHED.removeprefix("    }\n"))
+
+
 def models(mutant):
     def of(check, *changes):
         mutant(check, "consistency", *changes)
@@ -215,6 +253,14 @@ def models(mutant):
     of("consistency.ranks", ("    return model->exchange->start(", "    if (bucket == 1)\n        return DLC_OK;\n    return model->exchange->start("),
        ("        rc = exchange->wait(exchange->context, b);\n", "        if (b != 1)\n            rc = exchange->wait(exchange->context, b);\n"))
     of("consistency.ranks", (FINISH, FINISH + "    if (exchange->ranks > 1)\n        model->gradients[model->trained] = 0;\n"))
+    # Control words of the iteration before, though it exchanges those of this one; and a rank that stands for both.
+    of("consistency.control_words", (FINISHED, late(0)))
+    of("consistency.ranks", (FINISHED, late(1)))
+    of("consistency.ranks", ("    (void)iteration;\n    return model->exchange->start(", "    if (bucket == model->exchange->buckets - 1)\n"
+       "        model->own = model->gradients[model->trained];\n    (void)iteration;\n    return model->exchange->start("),
+       ("    size_t trained;", "    float own;\n    size_t trained;"),
+       (FINISHED, "    }\n    if (exchange->ranks > 1 && iteration < 2)\n        model->gradients[model->trained] = 2 * model->own;\n"
+        + FINISHED.removeprefix("    }\n")))
     of("consistency.exchange", ("    return model->exchange->start(", "    if (bucket == 1)\n        return DLC_OK;\n"
                                 "    return model->exchange->start("))
     of("consistency.converges", (FINISH, FINISH + "    model->weights[-1] = 0;\n"))

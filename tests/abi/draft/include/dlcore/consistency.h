@@ -283,9 +283,14 @@ typedef struct dlc_consistency_ops {
     /* Required. Called when all buckets are ready. On return the weights are those that
      * this rank computes iteration + 1 with, and the control words are exchanged, as
      * far as later work on the queue is concerned: each is the sum of what the ranks
-     * gave last, except for the votes. That was in an earlier iteration if the model
-     * starts no bucket with control words in this one, or lets ranks be in different
-     * ones. If a rank makes a vote positive, before the last bucket is ready (a server:
+     * gave last, except for the votes. They gave it in this iteration, unless the model
+     * starts no bucket with control words in it, or lets ranks be in different ones
+     * (allows_skew): then it may be older, but finish never goes back. As long as
+     * nothing has arrived from a rank, the others stand for it by their shares of the
+     * batch: before the first exchange these are a rank's own words, divided by its
+     * share.
+     *
+     * If a rank makes a vote positive, before the last bucket is ready (a server:
      * before finish), it becomes positive once on all ranks, in the same iteration on
      * each, which may be a later one. */
     dlc_status (*finish)(dlc_consistency *model, int64_t iteration);
