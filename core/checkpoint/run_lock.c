@@ -123,15 +123,22 @@ static dlc_status try_to_take(const char *folder, const char *path, uint64_t beg
 }
 
 dlc_status dlc_run_lock_take(const char *folder, dlc_run_lock *lock) {
+    enum { TRIES = 100 };
     uint64_t began = dlc_now_ns();
     char *path = dlc_format("%s/.lock", folder);
     if (!path)
         return DLC_ERR_NOMEM;
-    dlc_status status;
-    do
+    dlc_status status = DLC_ERR_AGAIN;
+    int is_there = 1;
+    for (int i = 0; i < TRIES && status == DLC_ERR_AGAIN && is_there; i++) {
         status = try_to_take(folder, path, began, lock);
-    while (status == DLC_ERR_AGAIN && access(folder, F_OK) == 0 &&
-           dlc_since(began) < TIMEOUT_S);
+        is_there = access(folder, F_OK) == 0;
+    }
+    if (status == DLC_ERR_AGAIN && is_there)
+        status = dlc_fail(DLC_ERR_IO,
+                          "the run folder %s cannot be written: no file %s is there "
+                          "after %d attempts",
+                          folder, path, TRIES);
     dlc_free(path);
     return status;
 }

@@ -11,7 +11,7 @@
 
 /* The first message of a pair may have to connect, and lets both begin at about the
  * same time. Of the others the fastest counts: others wait for a core. */
-enum { FIRST = 64, BYTES = 256 << 10, TIMES = 2 };
+enum { FIRST = 64, BYTES = 256 << 10, TIMES = 4 };
 #define PATIENCE_NS UINT64_C(60000000000)
 
 typedef struct measuring {
