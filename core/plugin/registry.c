@@ -1,8 +1,10 @@
 /* Opens and closes a registry: finds the files; resolve.c finds out what they are. */
 #include "plugin/registry.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -223,16 +225,18 @@ dlc_status dlc_registry_rescan(dlc_registry **registry) {
     return open_registry(1, registry);
 }
 
-/* Splits a path into the absolute path of its folder and the file name. */
+/* Splits a path into its folder, which must exist, and the file name. */
 static dlc_status split_path(const char *path, char **folder, const char **name) {
     const char *slash = strrchr(path, '/');
-    char *given = slash ? dlc_strndup(path, (size_t)(slash - path) + 1)
-                        : dlc_strdup(".");
-    if (!given)
-        return DLC_ERR_NOMEM;
-    dlc_status rc = dlc_path_resolve(given, folder);
-    dlc_free(given);
+    *folder = slash ? dlc_strndup(path, (size_t)(slash - path) + 1) : dlc_strdup(".");
     *name = slash ? slash + 1 : path;
+    if (!*folder)
+        return DLC_ERR_NOMEM;
+    if (access(*folder, F_OK) == 0)
+        return DLC_OK;
+    dlc_status rc = dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be found: %s", path,
+                             strerror(errno));
+    dlc_free(*folder);
     return rc;
 }
 

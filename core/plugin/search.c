@@ -1,18 +1,18 @@
-/* Finds plugin files, and checks owner and mode of files and folders. */
+/* Finds plugin files, and checks that they and their folders can be trusted. */
 #include "plugin/search.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "plugin/trust.h"
 
-dlc_status dlc_path_resolve(const char *path, char **real) {
+/* realpath(), into memory of dlc_alloc. */
+static dlc_status path_resolve(const char *path, char **real) {
     char *found = realpath(path, NULL);
     if (!found) {
         if (errno == ENOMEM)
@@ -37,50 +37,11 @@ dlc_status dlc_search_default(char **folder) {
                         "libdlcore was loaded by a relative path (%s), so the plugins "
                         "beside it cannot be found reliably",
                         where.dli_fname);
-    DLC_TRY(dlc_path_resolve(where.dli_fname, &library));
+    DLC_TRY(path_resolve(where.dli_fname, &library));
     *folder = dlc_format("%.*s/dlcore/0", (int)(strrchr(library, '/') - library),
                          library);
     dlc_free(library);
     return *folder ? DLC_OK : DLC_ERR_NOMEM;
-}
-
-/* Checks that only root and this user can change it. */
-static dlc_status trust_owner_and_mode(const char *what, const char *path,
-                                       const struct stat *info) {
-    if (info->st_uid != 0 && info->st_uid != geteuid())
-        return dlc_fail(DLC_ERR_PLUGIN,
-                        "%s: the %s belongs to user %u, who is neither root nor the "
-                        "current user",
-                        path, what, (unsigned)info->st_uid);
-    if (info->st_mode & (S_IWGRP | S_IWOTH))
-        return dlc_fail(DLC_ERR_PLUGIN,
-                        "%s: the %s is writable by %s (mode %03o); fix it with: chmod "
-                        "go-w %s",
-                        path, what, info->st_mode & S_IWOTH ? "all users" : "its group",
-                        (unsigned)info->st_mode & 0777u, path);
-    return DLC_OK;
-}
-
-/* Checks the folders above: whoever may write to one could replace what is below,
- * unless it is sticky as /tmp. `path` is resolved. */
-static dlc_status trust_parents(const char *path) {
-    dlc_status rc = DLC_OK;
-    char *above = dlc_strdup(path);
-    if (!above)
-        return DLC_ERR_NOMEM;
-    for (char *end; rc == DLC_OK && (end = strrchr(above, '/')) && end > above;) {
-        struct stat info;
-        *end = '\0';
-        if (stat(above, &info) == 0 && (info.st_mode & S_IWOTH) &&
-            !(info.st_mode & S_ISVTX))
-            rc = dlc_fail(
-                DLC_ERR_PLUGIN,
-                "%s: any user may replace this folder, because %s is writable by "
-                "all (mode %03o); fix it with: chmod o-w %s",
-                path, above, (unsigned)info.st_mode & 0777u, above);
-    }
-    dlc_free(above);
-    return rc;
 }
 
 static int by_name(const void *a, const void *b) {
@@ -124,32 +85,15 @@ static dlc_status read_names(DIR *stream, const char *folder, dlc_listing *listi
 
 dlc_status dlc_listing_read(const char *folder, dlc_listing *listing) {
     dlc_listing found = {0};
-    struct stat info;
     DIR *stream = NULL;
-    dlc_status rc = DLC_OK;
-
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &info) != 0) {
+    dlc_status rc = dlc_trust_folder(folder, &found.folder);
+    if (rc == DLC_OK && (stream = opendir(found.folder)))
+        rc = read_names(stream, folder, &found);
+    else if (rc == DLC_OK)
         rc = dlc_fail(DLC_ERR_PLUGIN, "%s: the folder cannot be read: %s", folder,
                       strerror(errno));
-        goto out;
-    }
-    if ((rc = trust_owner_and_mode("folder", folder, &info)) != DLC_OK ||
-        (rc = dlc_path_resolve(folder, &found.folder)) != DLC_OK ||
-        (rc = trust_parents(found.folder)) != DLC_OK)
-        goto out;
-    if (!(stream = fdopendir(fd))) {
-        rc = dlc_fail(DLC_ERR_PLUGIN, "%s: the folder cannot be read: %s", folder,
-                      strerror(errno));
-        goto out;
-    }
-    fd = -1; /* owned by the stream now */
-    rc = read_names(stream, folder, &found);
-out:
     if (stream)
         closedir(stream);
-    if (fd >= 0)
-        close(fd);
     if (rc == DLC_OK)
         *listing = found;
     else
@@ -165,28 +109,16 @@ void dlc_listing_free(dlc_listing *listing) {
     *listing = (dlc_listing){0};
 }
 
-static dlc_status trust_file(const char *path, struct stat *info) {
-    if (stat(path, info) != 0)
-        return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be read: %s", path,
-                        strerror(errno));
-    if (!S_ISREG(info->st_mode))
-        return dlc_fail(DLC_ERR_PLUGIN, "%s: not a file", path);
-    return trust_owner_and_mode("file", path, info);
-}
-
 dlc_status dlc_path_trust(const char *path, struct stat *info) {
-    char *folder = dlc_strndup(path, (size_t)(strrchr(path, '/') - path));
-    struct stat around;
+    char *real = NULL;
+    const char *slash = strrchr(path, '/');
+    char *folder = dlc_strndup(path, slash > path ? (size_t)(slash - path) : 1);
     if (!folder)
         return DLC_ERR_NOMEM;
-    dlc_status rc = stat(folder, &around) == 0
-                        ? trust_owner_and_mode("folder", folder, &around)
-                        : dlc_fail(DLC_ERR_PLUGIN, "%s: the folder cannot be read: %s",
-                                   folder, strerror(errno));
-    if (rc == DLC_OK)
-        rc = trust_parents(folder);
+    dlc_status rc = dlc_trust_folder(folder, &real);
     dlc_free(folder);
-    return rc == DLC_OK ? trust_file(path, info) : rc;
+    dlc_free(real);
+    return rc == DLC_OK ? dlc_trust_file(path, info) : rc;
 }
 
 dlc_status dlc_file_trust(const char *folder, const char *name, char **real,
@@ -195,7 +127,7 @@ dlc_status dlc_file_trust(const char *folder, const char *name, char **real,
     char *path = dlc_format("%s/%s", folder, name);
     if (!path)
         return DLC_ERR_NOMEM;
-    dlc_status rc = dlc_path_resolve(path, &found);
+    dlc_status rc = path_resolve(path, &found);
     if (rc != DLC_OK)
         goto out;
     size_t length = strlen(folder);
@@ -207,7 +139,7 @@ dlc_status dlc_file_trust(const char *folder, const char *name, char **real,
                       path, found);
         goto out;
     }
-    rc = trust_file(found, info);
+    rc = dlc_trust_file(found, info);
 out:
     dlc_free(path);
     if (rc == DLC_OK)

@@ -1,6 +1,5 @@
-/* Where plugins are searched, and whether a folder or file can be trusted: a file that
- * other users may write could run anything as this user. Called by registry.c and
- * use.c. */
+/* Where plugins are searched; only what can be trusted (trust.h) is found. Called by
+ * registry.c and use.c. */
 #ifndef DLC_PLUGIN_SEARCH_H
 #define DLC_PLUGIN_SEARCH_H
 
@@ -8,9 +7,6 @@
 #include <sys/stat.h>
 
 #include <dlcore/status.h>
-
-/* realpath(), into memory of dlc_alloc. */
-dlc_status dlc_path_resolve(const char *path, char **real);
 
 /* The folder of plugins beside this library. DLC_ERR_PLUGIN if it cannot be determined
  * reliably. */

@@ -2,12 +2,16 @@
  * change them, links, and what is no plugin. */
 #include <check.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <limits.h>
 #include <link.h>
+#include <pwd.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "plugin_folders.h"
@@ -256,6 +260,177 @@ START_TEST(refuses_folder_of_another_user) {
 }
 END_TEST
 
+/* ---- Folders above ----------------------------------------------------------- */
+
+enum { SOMEBODY = 12345 };
+
+/* A folder of plugins that is as it must be, below `dir`. */
+static const char *make_below(const char *dir) {
+    const char *below = dir_path(dir, "below");
+    ck_assert_int_eq(mkdir(below, 0755), 0);
+    dir_add(below, "good", NULL);
+    return below;
+}
+
+static void expect_trusted(const char *path) {
+    dlc_registry *registry = registry_over(path);
+    const char *reason = dlc_registry_folder(registry, 1)->reason;
+    ck_assert_msg(!reason, "%s", reason);
+    ck_assert_int_eq(entry_of(registry, "good.so")->state, DLC_ENTRY_USABLE);
+    dlc_registry_close(registry);
+}
+
+/* Where it belongs to root, but the folder above does not, its owner could exchange it
+ * for another one between the check and the load. */
+START_TEST(refuses_folder_below_that_of_another_user) {
+    if (geteuid() != 0)
+        return; /* only root can change owners */
+    char says[PATH_MAX + 100];
+    const char *dir = dir_make(), *below = make_below(dir);
+    const char *further = make_below(below);
+    ck_assert_int_eq(chown(dir, SOMEBODY, 0), 0);
+    snprintf(says, sizeof says,
+             "/below: user 12345 may replace this folder, because %s (mode 755) "
+             "belongs to that user",
+             dir);
+    expect_folder(below, says);
+    expect_folder(further, "user 12345 may replace this folder");
+    ck_assert_int_eq(chmod(dir, 01777), 0); /* the owner may all the same */
+    expect_folder(below, "user 12345 may replace this folder");
+    ck_assert_int_eq(chown(dir, 0, SOMEBODY), 0);
+    expect_trusted(below);
+    expect_trusted(further);
+}
+END_TEST
+
+/* The file alone is asked for. */
+START_TEST(refuses_file_below_the_folder_of_another_user) {
+    if (geteuid() != 0)
+        return;
+    const char *dir = dir_make(), *below = make_below(dir);
+    ck_assert_int_eq(chown(dir, SOMEBODY, 0), 0);
+    dlc_registry *registry = NULL;
+    ck_assert_int_eq(dlc_registry_inspect(dir_path(below, "good.so"), &registry),
+                     DLC_OK);
+    ck_assert_int_eq(dlc_registry_plugin(registry, 0)->state, DLC_ENTRY_REFUSED);
+    ck_contains(dlc_registry_plugin(registry, 0)->reason, "user 12345 may replace");
+    dlc_registry_close(registry);
+    ck_assert_int_eq(chdir(below), 0);
+    ck_assert_int_eq(dlc_registry_inspect("good.so", &registry), DLC_OK);
+    ck_assert_int_eq(dlc_registry_plugin(registry, 0)->state, DLC_ENTRY_REFUSED);
+    dlc_registry_close(registry);
+    ck_assert_int_eq(chdir("/"), 0);
+}
+END_TEST
+
+/* A group that has members, or may have. That of root is as good as root. */
+START_TEST(refuses_folder_below_that_of_a_group) {
+    if (geteuid() != 0)
+        return;
+    char says[PATH_MAX + 100];
+    const char *dir = dir_make(), *below = make_below(dir);
+    ck_assert_int_eq(chmod(dir, 0775), 0);
+    expect_trusted(below);
+    ck_assert_int_eq(chown(dir, 0, SOMEBODY), 0); /* clears no bit of a folder */
+    snprintf(says, sizeof says,
+             "because %s is writable by its group 12345 (mode 775); fix it with: chmod "
+             "g-w %s",
+             dir, dir);
+    expect_folder(below, says);
+    ck_assert_int_eq(chmod(dir, 01775), 0);
+    expect_trusted(below);
+}
+END_TEST
+
+/* Some user other than root, whose own group has his name and nobody else in it; or
+ * one whose group has another name. */
+static const struct passwd *find_user(int is_private) {
+    const struct passwd *user;
+    setpwent();
+    while ((user = getpwent())) {
+        const struct group *group = getgrgid(user->pw_gid);
+        if (user->pw_uid != 0 && group && !*group->gr_mem &&
+            is_private == (strcmp(group->gr_name, user->pw_name) == 0))
+            break;
+    }
+    endpwent();
+    return user;
+}
+
+/* As the homes of Debian, Ubuntu and Fedora may be. */
+START_TEST(takes_what_a_private_group_may_write) {
+    if (geteuid() != 0)
+        return;
+    for (int is_private = 0; is_private < 2; is_private++) {
+        const struct passwd *user = find_user(is_private);
+        if (!user)
+            continue;
+        const char *dir = dir_make(), *below = make_below(dir);
+        ck_assert_int_eq(chown(dir, user->pw_uid, user->pw_gid), 0);
+        ck_assert_int_eq(chmod(dir, 0775), 0);
+        expect_folder(below, "may replace this folder"); /* as root */
+        ck_assert_int_eq(seteuid(user->pw_uid), 0);
+        if (is_private)
+            expect_trusted(below);
+        else
+            expect_folder(below, "other users may replace this folder");
+        ck_assert_int_eq(seteuid(0), 0);
+    }
+}
+END_TEST
+
+/* The mode shows what the list allows at most, as if the group might write. */
+START_TEST(refuses_folder_below_one_with_a_list) {
+    static const struct {
+        uint32_t version;
+        struct {
+            uint16_t tag, may;
+            uint32_t id;
+        } row[5];
+    } list = {2,
+              {{0x01, 7, UINT32_MAX},
+               {0x02, 7, SOMEBODY}, /* a user */
+               {0x04, 5, UINT32_MAX},
+               {0x10, 7, UINT32_MAX}, /* at most */
+               {0x20, 5, UINT32_MAX}}};
+    if (geteuid() != 0)
+        return;
+    const char *dir = dir_make(), *below = make_below(dir);
+    ck_assert_int_eq(chmod(dir, 0775), 0);
+    expect_trusted(below);
+    if (setxattr(dir, "system.posix_acl_access", &list, sizeof list, 0) == 0)
+        expect_folder(below, "other users may replace this folder");
+}
+END_TEST
+
+START_TEST(follows_links_that_are_trusted) {
+    const char *dir = dir_make(), *below = make_below(dir);
+    const char *link = dir_path(dir, "link"), *up = dir_path(dir, "up");
+    const char *loop = dir_path(dir, "loop");
+    ck_assert_int_eq(symlink(below, link), 0);
+    expect_trusted(link);
+    ck_assert_int_eq(symlink("./below/../link/", up), 0);
+    expect_trusted(up);
+    ck_assert_int_eq(symlink("loop", loop), 0);
+    expect_folder(loop, "cannot be read: Too many levels of symbolic links");
+    if (geteuid() != 0)
+        return;
+    /* Everybody may make links in a sticky folder. */
+    ck_assert_int_eq(lchown(link, SOMEBODY, 0), 0);
+    expect_trusted(link); /* only root can exchange it */
+    ck_assert_int_eq(chmod(dir, 01777), 0);
+    expect_folder(link, "may replace this folder, because the symbolic link");
+    expect_folder(up, "user 12345 may replace this folder, because the symbolic link");
+    expect_trusted(below);
+    /* The folder of a link counts as those of its target. */
+    const char *other = dir_make(), *inner = dir_path(other, "inner");
+    ck_assert_int_eq(symlink(below, inner), 0);
+    expect_trusted(inner);
+    ck_assert_int_eq(chown(other, SOMEBODY, 0), 0);
+    expect_folder(inner, "user 12345 may replace this folder");
+}
+END_TEST
+
 START_TEST(refuses_missing_folder) {
     expect_folder("/no/such/folder", "cannot be read: No such file or directory");
     expect_folder("/dev/null", "cannot be read: Not a directory");
@@ -313,6 +488,12 @@ int main(void) {
     tcase_add_test(around, refuses_folder_others_may_write);
     tcase_add_test(around, refuses_folder_below_a_writable_one);
     tcase_add_test(around, refuses_folder_of_another_user);
+    tcase_add_test(around, refuses_folder_below_that_of_another_user);
+    tcase_add_test(around, refuses_file_below_the_folder_of_another_user);
+    tcase_add_test(around, refuses_folder_below_that_of_a_group);
+    tcase_add_test(around, takes_what_a_private_group_may_write);
+    tcase_add_test(around, refuses_folder_below_one_with_a_list);
+    tcase_add_test(around, follows_links_that_are_trusted);
     tcase_add_test(around, refuses_missing_folder);
     tcase_add_test(around, refuses_current_directory);
     tcase_add_test(around, skips_bad_entry_takes_good);
