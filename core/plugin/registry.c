@@ -228,7 +228,8 @@ dlc_status dlc_registry_rescan(dlc_registry **registry) {
 /* Splits a path into its folder, which must exist, and the file name. */
 static dlc_status split_path(const char *path, char **folder, const char **name) {
     const char *slash = strrchr(path, '/');
-    *folder = slash ? dlc_strndup(path, (size_t)(slash - path) + 1) : dlc_strdup(".");
+    *folder = slash ? dlc_strndup(path, slash > path ? (size_t)(slash - path) : 1)
+                    : dlc_strdup(".");
     *name = slash ? slash + 1 : path;
     if (!*folder)
         return DLC_ERR_NOMEM;

@@ -1,5 +1,5 @@
 /* Where plugins are searched; only what can be trusted (trust.h) is found. Called by
- * registry.c and use.c. */
+ * registry.c, use.c and `dlcore plugin check`. */
 #ifndef DLC_PLUGIN_SEARCH_H
 #define DLC_PLUGIN_SEARCH_H
 
@@ -28,7 +28,8 @@ void dlc_listing_free(dlc_listing *listing);
 dlc_status dlc_file_trust(const char *folder, const char *name, char **real,
                           struct stat *info);
 
-/* Checks again a path that dlc_file_trust returned, and its folder. */
+/* Checks a path without links, such as one that dlc_file_trust has returned, and its
+ * folder. */
 dlc_status dlc_path_trust(const char *path, struct stat *info);
 
 #endif

@@ -109,6 +109,17 @@ class Command(PluginFolder):
         done = dlcore("plugin", "inspect", self.put("loaded-crash"))
         self.assertEqual(done.returncode, 0, done.stderr)  # its load() is not called
 
+    def test_check_opens_nothing_that_others_may_change(self):
+        file = self.put("opened-crash")
+        done = dlcore("plugin", "check", file)
+        self.assertRegex(done.stdout, r"FAILED +file\.modes")
+        file.chmod(0o646)
+        for options in ((), ("--only=load",)):
+            done = dlcore("plugin", "check", file, *options)
+            self.assertEqual(done.returncode, 3)
+            self.assertRegex(done.stdout, r"FAILED +file\.accepted .*\n.*the file is writable by all users")
+            self.assertEqual(re.findall(r"file\.\w+", done.stdout), ["file.accepted"])
+
     def test_list_warns_of_folders(self):
         done = dlcore("plugin", "list", path="/no/such/folder")
         self.assertEqual(done.returncode, 0)
