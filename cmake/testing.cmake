@@ -31,6 +31,15 @@ function(dlc_find_missing_for_tests missing_out)
   set(${missing_out} "${missing}" PARENT_SCOPE)
 endfunction()
 
+# dlc_find_amx(<found>): whether this machine's CPU has Intel's tiles.
+function(dlc_find_amx found_out)
+  set(found "")
+  if(EXISTS /proc/cpuinfo)
+    file(STRINGS /proc/cpuinfo found REGEX "amx_tile" LIMIT_COUNT 1)
+  endif()
+  set(${found_out} "${found}" PARENT_SCOPE)
+endfunction()
+
 # Fails unless everything was found; writes tests/features.txt, the conditions that
 # tests/list.txt may name, to the build folder.
 function(dlc_require_for_tests)
@@ -44,6 +53,10 @@ function(dlc_require_for_tests)
   set(features "")
   if(TARGET dlc::cuda)
     string(APPEND features "cuda\n")
+  endif()
+  dlc_find_amx(amx)
+  if(amx)
+    string(APPEND features "amx\n")
   endif()
   file(WRITE ${PROJECT_BINARY_DIR}/tests/features.txt "${features}")
 endfunction()

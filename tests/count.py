@@ -57,10 +57,12 @@ def read_list(path):
     return tests
 
 
-def write_list(path, steps):
-    """Rewrites the list, keeping the conditions of each test."""
+def write_list(path, steps, features):
+    """Rewrites the list, keeping the conditions of each test, and the tests that need what
+    this build does not have."""
     old = read_list(path) if path.exists() else {}
-    tests = {}
+    tests = {name: list(ran_by) for name, (ran_by, conditions) in old.items()
+             if conditions.get("needs", "") not in ("", *features)}
     for step, file in steps:
         for test in json.loads(pathlib.Path(file).read_text(encoding="utf-8"))["tests"]:
             tests.setdefault(test["name"], []).append(step)
@@ -165,10 +167,10 @@ def main():
         xml.SubElement(case, "failure", message="did not succeed")
         xml.ElementTree(suite).write(given.fail[1])
         return 0
-    if given.write:
-        write_list(given.list, [word.split("=", 1) for word in given.files])
-        return 0
     features = given.features.read_text().split() if given.features.exists() else []
+    if given.write:
+        write_list(given.list, [word.split("=", 1) for word in given.files], features)
+        return 0
     count = Count(read_list(given.list), features, given.whole)
     found = {pathlib.Path(file).stem: list(xml.parse(file).getroot().iter("testcase"))
              for file in given.files}

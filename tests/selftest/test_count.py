@@ -72,6 +72,15 @@ class Counting(unittest.TestCase):
         self.expect({"release": [PASSED.format("alpha"), PASSED.format("gamma")]}, 1,
                     "FAILED   release: beta: it did not run")
 
+    def test_a_new_list_keeps_what_this_build_lacks(self):
+        made = self.folder / "release.json"
+        made.write_text('{"tests": [{"name": "delta"}, {"name": "gamma"}]}')
+        subprocess.run([sys.executable, COUNT, "--list", self.list, "--features", self.features,
+                        "--write", f"release={made}"], check=True)
+        lines = [line for line in self.list.read_text().splitlines() if not line.startswith("#")]
+        self.assertEqual([line.split(":")[0] for line in lines], ["beta", "delta", "gamma"])
+        self.assertIn("needs cuda", lines[0])
+
     def test_a_step_without_tests(self):
         self.expect({"release": [PASSED.format("alpha"), PASSED.format("gamma")],
                      "valgrind": []}, 1, "FAILED   valgrind: alpha: it did not run",

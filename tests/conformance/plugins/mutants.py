@@ -4,7 +4,9 @@
 The plugin that `dlcore plugin new` makes for each kind must pass every check. Each mutant, a
 plugin in which one rule is broken, must fail the check that it was made for.
 
-    mutants.py [CHECK...]     only mutants for checks whose name begins with CHECK
+    mutants.py                for each check one mutant of each kind, and all that is sound
+    mutants.py --all          every mutant; takes twice as long
+    mutants.py CHECK...       all mutants for checks whose name begins with CHECK
 """
 import concurrent.futures
 import json
@@ -703,14 +705,26 @@ def try_mutant(folder, number, sources, what):
     return [] if code == 3 and caught else [f"mutant {number} of a {kind} passes {name} (exit code {code}):\n{text}"]
 
 
+def choose(words):
+    """The numbers and mutants that the command line asks for."""
+    numbered = list(enumerate(MUTANTS))
+    if words == ["--all"]:
+        return numbered
+    if words:
+        return [(number, what) for number, what in numbered if any(what[0].startswith(word) for word in words)]
+    first = {}
+    for number, what in numbered:
+        first.setdefault(what[:2], (number, what))
+    return list(first.values())
+
+
 def main():
-    wanted = sys.argv[1:]
+    chosen = choose(sys.argv[1:])
+    wanted = sys.argv[1:] not in ([], ["--all"])
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         folder.chmod(0o755)
         templates = make_templates(folder)
-        chosen = [(number, what) for number, what in enumerate(MUTANTS)
-                  if not wanted or any(what[0].startswith(word) for word in wanted)]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             jobs = [] if wanted else [pool.submit(try_whole, folder, kind, templates[kind]) for kind in KINDS]
             jobs += [] if wanted else [pool.submit(try_sound, folder, kind, templates[kind], changes)
