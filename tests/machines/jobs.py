@@ -157,8 +157,8 @@ class Machines(unittest.TestCase):
     def racks_are_measured(self, machines, a_rack):
         """Runs a job in two racks with a slow link between, which has the weights of a job on one
         machine; returns what it says."""
-        short = ("--iterations=10", "--set=train.checkpoint_last=yes")
-        # The link between the racks is so slow that what a busy machine adds to a message
+        short = ("--iterations=2", "--set=train.checkpoint_last=yes")
+        # An iteration takes 4 s in which hardly anything computes. The link between the racks is so slow that what a busy machine adds to a message
         # inside of one, some 10 ms, is far less than what it takes there.
         for _ in range(3):
             job = self.start("-n", f"{machines}", "-r", "1", "-b", "1gbit", "-k", f"{a_rack}:15mbit",
