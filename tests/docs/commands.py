@@ -74,11 +74,11 @@ fi
 """
 
 # The `dlcore` that the commands find: trains a few iterations instead of epochs, large nets
-# with small batches, times a single pass, compares no prediction for them with training, and
-# writes no large checkpoints. All other arguments are passed on, so that a wrong option is
-# found.
+# with small batches and few of the weights that most of them are, times a single pass,
+# compares no prediction for them with training, and writes no large checkpoints. All other
+# arguments are passed on, so that a wrong option is found.
 SHORTER = r"""#!/bin/bash
-words=() length=1 begin=$1 large=0
+words=() length=1 begin=$1 large=0 small=()
 while [ $# -gt 0 ]; do
     case $1 in
     --epochs) length=$2; shift ;;
@@ -86,17 +86,20 @@ while [ $# -gt 0 ]; do
     *) words+=("$1") ;;
     esac
     case $1 in
-    *caffenet.ini | *resnet50.ini | *alexnet.ini | *vgg16.ini) large=1 ;;
+    *caffenet.ini | *alexnet.ini | *vgg16.ini)
+        large=1 small=(--set fc6.ip.num_output=256 --set fc7.ip.num_output=256) ;;
+    *resnet50.ini) large=1 ;;
     esac
     shift
 done
 case $begin:$large in
-train:1) words+=(--iterations=1 --set data.batch=2 --set train.checkpoint_last=no
-                 --set train.checkpoint_minutes=0 --set train.checkpoint_interval=0) ;;
+train:1) words+=("${small[@]}" --iterations=1 --set data.batch=2
+                 --set train.checkpoint_last=no --set train.checkpoint_minutes=0
+                 --set train.checkpoint_interval=0) ;;
 train:0) words+=(--iterations=$((length * 20))) ;;
-time:1) words+=(--passes=1 --set data.batch=1) ;;
+time:1) words+=("${small[@]}" --passes=1 --set data.batch=1) ;;
 time:0) words+=(--passes=2) ;;
-plan:1) words+=(--passes=1 --set data.batch=1 --no-check) ;;
+plan:1) words+=("${small[@]}" --passes=1 --set data.batch=1 --no-check) ;;
 plan:0) words+=(--passes=2) ;;
 esac
 exec "$DLCORE_BIN" "${words[@]}"
