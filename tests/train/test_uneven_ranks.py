@@ -289,28 +289,34 @@ class UnevenRanks(unittest.TestCase):
         self.assertEqual(
             self.digest(net, "--ranks=3", "--set", f"parallel.batch_split={found}"), first)
 
-    def check_rebalances(self, net, epoch, *more, epochs=3, ranks=3, first=None, stop=0.02):
-        """A rank becomes slow in the middle of the run. What then happens can be
-        repeated bitwise with lists and checkpoints. `first`: the split before any is
-        measured. Returns the last one."""
+    def rebalance(self, net, iterations, ranks, stop, more):
+        """Its run folder, and the first split and every later one, by iteration."""
         log = self.folder / "log"
         log.unlink(missing_ok=True)
         whole = tempfile.mkdtemp(dir=self.folder)
         job = subprocess.Popen(
             [BIN, "train", str(net), "--threads=1", "--scaling=strong", f"--ranks={ranks}",
              "--set=parallel.batch_split=auto", f"--log-file={log}", "--set=train.display=1",
-             f"--iterations={epochs * epoch}", f"--run-dir={whole}", *more],
+             f"--iterations={iterations}", f"--run-dir={whole}", *more],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)
         self.addCleanup(job.kill)
         slow_down_a_rank(job, log, stop)
         self.assertEqual(job.wait(120), 0)
         events = [json.loads(line) for line in log.read_text().splitlines()]
-        # The first split, and every later one.
-        splits = {event["iteration"]: event["batch_split"] for event in events
-                 if event["event"] == "batch_split"}
-        if first:
-            splits[0] = first
+        return whole, {event["iteration"]: event["batch_split"] for event in events
+                       if event["event"] == "batch_split"}
+
+    def check_rebalances(self, net, epoch, *more, epochs=3, ranks=3, first=None, stop=0.02):
+        """A rank becomes slow in the middle of the run. What then happens can be
+        repeated bitwise with lists and checkpoints. `first`: the split before any is
+        measured. Returns the last one."""
+        for _ in range(3):  # on a busy machine the others may be as slow
+            whole, splits = self.rebalance(net, epoch * epochs, ranks, stop, more)
+            if first:
+                splits[0] = first
+            if len(set(splits.values())) > 1:
+                break
         self.assertGreater(len(set(splits.values())), 1, splits)
         expected = tensors_digest(
             pathlib.Path(whole) / f"{net.stem}-{epochs * epoch:08}.safetensors")
