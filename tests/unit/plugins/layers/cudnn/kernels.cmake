@@ -42,11 +42,11 @@ target_compile_definitions(layers-host PRIVATE DLC_VERSION="${PROJECT_VERSION}")
 target_link_libraries(layers-host PRIVATE dlc_flags dlc::cudnn m layers-shared)
 
 # With emulated kernels these take minutes under sanitizers, which check little of them.
-set(slow norm group weighted pointwise)
+set(slow images norm group weighted pointwise)
 if(DLC_SANITIZE)
   set(slow "")
 endif()
-foreach(name images labels dropout params ${slow})
+foreach(name labels dropout params ${slow})
   if(TARGET test_layers_${name})
     add_dependencies(test_layers_${name} layers-host)
     add_test(NAME test_layers_${name}.cudnn COMMAND test_layers_${name})
