@@ -40,6 +40,53 @@ size_t dlc_read_line(const char *path, char *line, size_t room) {
     return length;
 }
 
+int dlc_read_lines_open(const char *path, dlc_read_lines *lines) {
+    lines->fd = open(path, O_RDONLY | O_CLOEXEC);
+    lines->at = lines->end = 0;
+    return lines->fd >= 0;
+}
+
+/* Moves the beginning of a line to the front and reads on. 0: nothing more came. */
+static int read_more(dlc_read_lines *lines) {
+    ssize_t n;
+    lines->end -= lines->at;
+    memmove(lines->bytes, lines->bytes + lines->at, lines->end);
+    lines->at = 0;
+    if (lines->end == DLC_READ_LINE)
+        return 0;
+    do
+        n = read(lines->fd, lines->bytes + lines->end, DLC_READ_LINE - lines->end);
+    while (n < 0 && errno == EINTR);
+    lines->end += n > 0 ? (size_t)n : 0;
+    return n > 0;
+}
+
+char *dlc_read_lines_next(dlc_read_lines *lines) {
+    size_t seen = 0;
+    for (;;) {
+        char *line = lines->bytes + lines->at;
+        size_t left = lines->end - lines->at;
+        char *end = memchr(line + seen, '\n', left - seen);
+        if (end) {
+            *end = '\0';
+            lines->at += (size_t)(end - line) + 1;
+            return line;
+        }
+        seen = left;
+        if (read_more(lines))
+            continue;
+        if (!left)
+            return NULL;
+        lines->bytes[lines->end] = '\0'; /* the last line, or a piece of a long one */
+        lines->at = lines->end;
+        return lines->bytes;
+    }
+}
+
+void dlc_read_lines_close(dlc_read_lines *lines) {
+    close(lines->fd);
+}
+
 uint64_t dlc_read_kilobytes(const char *path, const char *name) {
     char text[1024];
     unsigned long kilobytes = 0;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/read.h"
+
 /* ---- What is loaded ---------------------------------------------------------- */
 
 typedef struct loaded_files {
@@ -83,14 +85,10 @@ static void add_word(dlc_text *text, const char *word) {
 
 void dlc_provenance_command(dlc_text *text) {
     enum { MOST = 65536 };
-    char *bytes = NULL;
-    size_t room = 0;
-    FILE *file = fopen("/proc/self/cmdline", "re");
-    while (file && text->length < MOST && getdelim(&bytes, &room, '\0', file) > 0)
-        add_word(text, bytes);
-    free(bytes);
-    if (file)
-        fclose(file);
+    char words[MOST];
+    size_t bytes = dlc_read_text("/proc/self/cmdline", words, sizeof words);
+    for (size_t at = 0; at < bytes; at += strlen(words + at) + 1)
+        add_word(text, words + at);
 }
 
 void dlc_provenance_paths(const dlc_settings *settings, dlc_text *text) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/read.h"
 #include "job/address.h"
 
 /* Formats an address as the table does: its 32-bit words in hexadecimal, in memory
@@ -29,16 +30,17 @@ static void table_text(const dlc_address *address, char *text, size_t room) {
 /* The user of the socket between `mine` and `theirs` in the table at `path`; -1: none.
  */
 static long find_owner(const char *path, const char *mine, const char *theirs) {
-    char line[512], local[64], remote[64];
+    char *line, local[64], remote[64];
     long owner = -1, uid;
-    FILE *table = fopen(path, "re");
-    while (table && owner < 0 && fgets(line, sizeof line, table))
+    dlc_read_lines table;
+    if (!dlc_read_lines_open(path, &table))
+        return -1;
+    while (owner < 0 && (line = dlc_read_lines_next(&table)))
         if (sscanf(line, " %*s %63s %63s %*s %*s %*s %*s %ld", local, remote, &uid) ==
                 3 &&
             strcmp(local, mine) == 0 && strcmp(remote, theirs) == 0)
             owner = uid;
-    if (table)
-        (void)fclose(table);
+    dlc_read_lines_close(&table);
     return owner;
 }
 

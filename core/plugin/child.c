@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/read.h"
 #include "base/write.h"
 
 static const struct timespec moment = {.tv_nsec = 1000000};
@@ -70,13 +71,12 @@ __attribute__((noreturn)) static void run_child(void (*body)(int fd, void *conte
 
 /* Kills the children of this process, as /proc lists them. */
 static void kill_children(void) {
-    char path[64];
+    char path[64], list[4096];
     (void)snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    FILE *list = fopen(path, "re");
-    for (int pid; list && fscanf(list, "%d", &pid) == 1;)
+    (void)dlc_read_text(path, list, sizeof list);
+    char *end = list; /* each number is followed by a blank: the last may be cut */
+    for (long pid; (pid = strtol(end, &end, 10)) > 0 && *end == ' ';)
         (void)kill((pid_t)pid, SIGKILL);
-    if (list)
-        (void)fclose(list);
 }
 
 /* Killing one process may make others children of this one. */

@@ -3,7 +3,6 @@
  * list among the ranks. */
 #include "topology/cores.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <hwloc.h>
 #include <limits.h>
@@ -12,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/read.h"
@@ -243,26 +243,36 @@ static int32_t package_of(int32_t cpu) {
                                                   : -1;
 }
 
-/* The sysfs folder of a hardware thread contains a link to its NUMA node. */
-static int32_t numa_of(int32_t cpu) {
-    char path[64];
-    int numa = -1;
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d", (int)cpu);
-    DIR *folder = opendir(path);
-    if (!folder)
+/* The highest number of a NUMA node, from a list such as "0-1,4"; -1: unknown. */
+static int32_t last_numa(void) {
+    char list[1024];
+    if (!dlc_read_line("/sys/devices/system/node/online", list, sizeof list))
         return -1;
-    for (struct dirent *entry; numa < 0 && (entry = readdir(folder));)
-        if (sscanf(entry->d_name, "node%d", &numa) != 1) // NOLINT(cert-err34-c)
-            numa = -1;
-    closedir(folder);
-    return numa;
+    size_t at = strlen(list);
+    while (at > 0 && list[at - 1] >= '0' && list[at - 1] <= '9')
+        at--;
+    return (int32_t)strtol(list + at, NULL, 10);
+}
+
+/* The sysfs folder of a hardware thread contains a link to its NUMA node, of `last` + 1
+ * at most. */
+static int32_t numa_of(int32_t cpu, int32_t last) {
+    char path[64];
+    for (int32_t numa = 0; numa <= last; numa++) {
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/node%d", (int)cpu,
+                 (int)numa);
+        if (access(path, F_OK) == 0)
+            return numa;
+    }
+    return -1;
 }
 
 void dlc_cores_locality(const int32_t *cpus, int count, int32_t *package,
                         int32_t *numa) {
+    int32_t last = last_numa();
     *package = *numa = -1;
     for (int i = 0; cpus && i < count; i++) {
-        int32_t its_package = package_of(cpus[i]), its_numa = numa_of(cpus[i]);
+        int32_t its_package = package_of(cpus[i]), its_numa = numa_of(cpus[i], last);
         if (i && its_package != *package)
             its_package = -1;
         if (i && its_numa != *numa)

@@ -80,15 +80,14 @@ typedef struct limited {
 } limited;
 
 static double least_limit(const char *root, const limited *what) {
-    char path[PATH_MAX], mount[PATH_MAX], line[PATH_MAX];
+    char path[PATH_MAX], mount[PATH_MAX];
+    dlc_read_lines lines;
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-    FILE *file = fopen(path, "re");
-    if (!file)
+    if (!dlc_read_lines_open(path, &lines))
         return 0;
     double least = 0;
     /* "0::/user.slice" (version 2), "4:cpu,cpuacct:/docker/ab" (version 1) */
-    while (fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = '\0';
+    for (char *line; (line = dlc_read_lines_next(&lines));) {
         char *controllers = strchr(line, ':');
         char *group = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!group)
@@ -106,7 +105,7 @@ static double least_limit(const char *root, const limited *what) {
         if (here > 0 && (least <= 0 || here < least))
             least = here;
     }
-    fclose(file);
+    dlc_read_lines_close(&lines);
     return least;
 }
 
