@@ -60,6 +60,8 @@ static void write_one(const dlc_mistake *mistake, dlc_json *json) {
 }
 
 void check_mistakes_write(const check_mistakes *mistakes, dlc_json *json) {
+    if (mistakes->failed)
+        dlc_text_fail(&json->text);
     dlc_json_array(json, "mistakes");
     for (size_t i = 0; i < mistakes->count; i++)
         write_one(&mistakes->list[i], json);

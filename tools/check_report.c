@@ -195,7 +195,7 @@ static void print_memory(const dlc_session_memory *memory) {
     printf("\n");
 }
 
-static void print_who(const dlc_session *session) {
+static dlc_status print_who(const dlc_session *session) {
     dlc_text what = {0};
     dlc_rank_part part = {.text = &what};
     (void)dlc_session_part(session, &part);
@@ -204,7 +204,9 @@ static void print_who(const dlc_session *session) {
     if (part.ranks > 1)
         printf(" to %d", (int)(session->rank + part.ranks - 1));
     printf(": %s\n\n", dlc_text_string(&what));
+    dlc_status status = dlc_text_status(&what);
     dlc_text_free(&what);
+    return status;
 }
 
 /* Do the ranks, which all have the whole net, have different numbers of samples? */
@@ -345,7 +347,7 @@ dlc_status check_report_part(check_report *report, const dlc_session *session) {
     if (report->json_wanted)
         return add_part(report, session, part.ranks, &totals);
     report->shown++;
-    print_who(session);
+    DLC_TRY(print_who(session));
     return print_text(session, &totals);
 }
 

@@ -130,19 +130,22 @@ static dlc_status settle_file(const conversion *c, const char *name,
     DLC_TRY(dlc_text_status(text));
     DLC_TRY(path_of(c, name, path));
     FILE *there = fopen(path, "re");
-    if (!there)
+    if (!there && errno == ENOENT)
         return dlc_tool_file_write(path, dlc_text_string(text), text->length);
+    if (!there)
+        return dlc_fail(DLC_ERR_IO, "%s: %s", path, strerror(errno));
     char *known = dlc_alloc(text->length + 2, 1);
-    size_t count = known ? fread(known, 1, text->length + 1, there) : 0;
-    int same = known && count == text->length &&
-               memcmp(known, dlc_text_string(text), count) == 0;
+    dlc_status status = known ? DLC_OK : DLC_ERR_NOMEM;
+    if (known && (fread(known, 1, text->length + 1, there) != text->length ||
+                  memcmp(known, dlc_text_string(text), text->length) != 0))
+        status = dlc_fail(
+            DLC_ERR_CONFIG,
+            "%s: what is there was converted from other samples or with other options "
+            "(%s); choose another folder",
+            path, what);
     dlc_free(known);
     (void)fclose(there);
-    return same ? DLC_OK
-                : dlc_fail(DLC_ERR_CONFIG,
-                           "%s: what is there was converted from other samples or with "
-                           "other options (%s); choose another folder",
-                           path, what);
+    return status;
 }
 
 /* What all runs of a conversion must have alike. */
@@ -302,7 +305,7 @@ static dlc_status run_blocks(conversion *c, dlc_thread_pool *pool) {
 
 static dlc_status run(conversion *c) {
     const dlc_data_setup *data = c->command->data.data;
-    int32_t threads = data_scan_threads();
+    int32_t threads = c->command->data.threads;
     dlc_feed_args feed;
     dlc_thread_pool *pool = NULL;
     dlc_data_source_feed(data, &feed);
@@ -429,6 +432,8 @@ static dlc_status report(const conversion *c) {
         dlc_text names = {0};
         if (add_arrays(&command->data.data->samples, role, &names))
             dlc_text_add(&text, "%s = %s\n", option_of[role], dlc_text_string(&names));
+        if (names.failed)
+            dlc_text_fail(&text);
         dlc_text_free(&names);
     }
     add_transforms(command, &text);

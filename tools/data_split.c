@@ -265,9 +265,9 @@ static void add_classes(const splitting *s, int is_validation, dlc_text *text) {
         }
         dlc_text_add(&line, "%s%s", i ? ", " : "classes = ", name);
     }
+    dlc_text_append_text(text, &line);
     if (field)
-        dlc_text_add(text, "%s\n", dlc_text_string(&line));
-    text->failed |= line.failed;
+        dlc_text_add(text, "\n");
     dlc_text_free(&line);
 }
 
@@ -280,7 +280,8 @@ static void add_section(const splitting *s, int is_validation, dlc_text *text) {
     const dlc_section *from = dlc_config_find(s->command->data.setup->config, "data");
     char path[PATH_MAX], *name = list_path(s, is_validation);
     const char *key;
-    text->failed |= !name;
+    if (!name)
+        dlc_text_fail(text);
     dlc_text_add(text, "[%s]\nsource = %s\n%s = %s\n",
                  is_validation ? "data.test" : "data",
                  dlc_section_value(from, "source"), s->table ? "file" : "list",
@@ -349,9 +350,10 @@ static dlc_status find_samples(splitting *s) {
         if (i == 0 && access(name, F_OK) == 0)
             return DLC_OK;
         s->all[i].line = take_line(name);
-        if (i == 0 && s->all[i].line && realpath(name, path))
-            s->table = dlc_strdup(path);
-        if (i == 0 && !s->table)
+        int is_table = s->all[i].line && realpath(name, path);
+        if (i == 0 && is_table && !(s->table = dlc_strdup(path)))
+            return DLC_ERR_NOMEM;
+        if (i == 0 && !is_table)
             return dlc_fail(
                 DLC_ERR_DATA,
                 "the samples are neither files nor rows of a table, so they "

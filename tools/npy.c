@@ -55,8 +55,7 @@ void dlc_npy_header(dlc_text *text, dlc_dtype dtype, const dlc_shape *shape) {
     dlc_text_add(&header, "\n");
     dlc_text_append(text, MAGIC "\x01\x00", MAGIC_BYTES + 2);
     add_number(text, header.length, 2);
-    dlc_text_append(text, dlc_text_string(&header), header.length);
-    text->failed |= header.failed;
+    dlc_text_append_text(text, &header);
     dlc_text_free(&header);
 }
 

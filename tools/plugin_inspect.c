@@ -59,6 +59,7 @@ static dlc_status print_feature(const dlc_registry *registry,
     char clean[64];
     dlc_text words = {0};
     dlc_caps_text(entry, &words);
+    dlc_status rc = dlc_text_status(&words);
     printf("\n%s %s: %s\n", dlc_kind_text((dlc_kind)entry->kind),
            dlc_plugin_printable(entry->name, clean, sizeof clean),
            entry->help ? entry->help : "-");
@@ -67,6 +68,7 @@ static dlc_status print_feature(const dlc_registry *registry,
     printf("  state         %s%s%s\n", dlc_entry_state_text(entry->state),
            entry->reason ? ": " : "", entry->reason ? entry->reason : "");
     dlc_text_free(&words);
+    DLC_TRY(rc);
     if (entry->state == DLC_ENTRY_REFUSED || entry->state == DLC_ENTRY_IGNORED)
         return DLC_OK; /* its options may be the reason */
     return print_options_of(registry, entry);

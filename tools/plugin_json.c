@@ -98,7 +98,8 @@ static const char *option_type_text(uint32_t type) {
 static void json_option(dlc_json *json, const dlc_option *row) {
     dlc_text takes = {0};
     dlc_option_takes(row, &takes);
-    json->text.failed |= takes.failed;
+    if (takes.failed)
+        dlc_text_fail(&json->text);
     dlc_json_object(json, NULL);
     dlc_json_string(json, "name", row->name);
     dlc_json_string(json, "type", option_type_text(row->type));
@@ -129,6 +130,8 @@ static void json_feature(dlc_json *json, const dlc_feature_entry *entry,
                          const dlc_option *options, int with_options) {
     dlc_text words = {0};
     dlc_caps_text(entry, &words);
+    if (words.failed)
+        dlc_text_fail(&json->text);
     dlc_json_object(json, NULL);
     dlc_json_string(json, "kind", dlc_kind_text((dlc_kind)entry->kind));
     dlc_json_string(json, "name", entry->name);
@@ -164,7 +167,11 @@ static void json_plugin(dlc_json *json, const dlc_plugin_entry *plugin,
         if (choice && !dlc_feature_is_chosen(choice, entry))
             continue;
         /* The options of a refused feature may be the reason. */
-        int open = registry && dlc_registry_peek(registry, entry, &feature) == DLC_OK;
+        dlc_status peeked = registry ? dlc_registry_peek(registry, entry, &feature)
+                                     : DLC_ERR_UNAVAILABLE;
+        int open = peeked == DLC_OK;
+        if (peeked == DLC_ERR_NOMEM)
+            dlc_text_fail(&json->text);
         json_feature(json, entry, open ? feature->options : NULL, open);
     }
     dlc_json_end_array(json);

@@ -159,7 +159,7 @@ static void put_header(dlc_text *file, const dlc_canvas *canvas) {
     put32(&header, (uint32_t)canvas->height);
     dlc_text_append(&header, format, sizeof format);
     if (header.failed)
-        file->failed = 1;
+        dlc_text_fail(file);
     else
         put_chunk(file, "IHDR", header.bytes, header.length);
     dlc_text_free(&header);
@@ -191,7 +191,7 @@ static void put_pixels(dlc_text *file, const dlc_canvas *canvas) {
     if (!rows.failed)
         put_stored(&stream, rows.bytes, rows.length);
     if (rows.failed || stream.failed)
-        file->failed = 1;
+        dlc_text_fail(file);
     else
         put_chunk(file, "IDAT", stream.bytes, stream.length);
     dlc_text_free(&stream);

@@ -80,7 +80,7 @@ static void print_mistakes(const dlc_test_classes *classes, dlc_text *text) {
             if (i != j && dlc_tally_at(tally, i, j) > 0)
                 list[count++] = (mistake){dlc_tally_at(tally, i, j), i, j};
     if (!list) {
-        text->failed = 1;
+        dlc_text_fail(text);
         return;
     }
     qsort(list, count, sizeof *list, compare);

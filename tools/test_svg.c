@@ -66,7 +66,8 @@ static void draw_cell(const picture *to, int32_t label, int32_t prediction) {
              shade);
     dlc_text_add(&tip, "%s, taken for %s: %.0f", name[label], name[prediction], n);
     dlc_svg_box(to->svg, style, x, y, to->cell, to->cell, dlc_text_string(&tip));
-    to->svg->failed |= tip.failed;
+    if (tip.failed)
+        dlc_text_fail(to->svg);
     dlc_text_free(&tip);
     snprintf(number, sizeof number, "%.0f", n);
     if (tally->classes <= NUMBERS_MOST)
@@ -91,7 +92,8 @@ static void draw_names(const picture *to, int32_t class) {
                       to->classes->names->name[class]);
     dlc_svg_text(to->svg, "muted", "middle", to->x + middle, to->y - 8,
                  dlc_text_string(&head));
-    to->svg->failed |= name.failed | head.failed;
+    if (name.failed || head.failed)
+        dlc_text_fail(to->svg);
     dlc_text_free(&name);
     dlc_text_free(&head);
 }

@@ -115,6 +115,8 @@ static void add_transports(const topo_pair *pair, dlc_text *text) {
     dlc_transport_choice_text(&pair->choice, &lines);
     if (pair->problem)
         dlc_text_add(text, "    transport: none can connect them\n");
+    if (lines.failed)
+        dlc_text_fail(text);
     const char *at = dlc_text_string(&lines);
     while (*at) {
         size_t length = strcspn(at, "\n");
@@ -189,7 +191,9 @@ static dlc_status group_pairs(const topo_report *report, group **groups,
         dlc_text result = {0};
         add_routes(&report->pair[p].route, &result);
         add_transports(&report->pair[p], &result);
-        group *its = find_group(groups, count, &report->pair[p], &result);
+        group *its = result.failed
+                         ? NULL
+                         : find_group(groups, count, &report->pair[p], &result);
         dlc_text_free(&result);
         if (!its)
             return DLC_ERR_NOMEM;
@@ -202,12 +206,13 @@ static void add_pairs(const topo_report *report, dlc_text *text) {
     group *groups = NULL;
     size_t count = 0;
     if (group_pairs(report, &groups, &count) != DLC_OK)
-        text->failed = 1;
+        dlc_text_fail(text);
     for (size_t g = 0; g < count; g++) {
-        dlc_text_add(text, "%s", dlc_text_string(&groups[g].names));
+        dlc_text_append_text(text, &groups[g].names);
         if (groups[g].count > MAX_NAMES)
             dlc_text_add(text, " and %zu more pairs", groups[g].count - MAX_NAMES);
-        dlc_text_add(text, "\n%s", dlc_text_string(&groups[g].result));
+        dlc_text_add(text, "\n");
+        dlc_text_append_text(text, &groups[g].result);
         dlc_text_free(&groups[g].names);
         dlc_text_free(&groups[g].result);
     }
@@ -274,7 +279,7 @@ void topo_ascii(const topo_report *report, dlc_text *text) {
         add_measured(report, text);
         add_adapters(report, text);
     } else {
-        text->failed = 1;
+        dlc_text_fail(text);
     }
     dlc_free(width);
     dlc_free(column);

@@ -105,8 +105,8 @@ static void add_transports(const topo_pair *pair, dlc_json *json) {
         dlc_json_end_object(json);
     }
     dlc_json_end_array(json);
-    if (dlc_text_status(&name) != DLC_OK)
-        json->text.failed = 1;
+    if (name.failed)
+        dlc_text_fail(&json->text);
     dlc_text_free(&name);
 }
 

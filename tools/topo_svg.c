@@ -68,10 +68,12 @@ static void add_tip(const topo_report *report, const topo_pair *pair, dlc_text *
     dlc_text_add(tip, "%s - %s: %s", a, b, dlc_route_text(pair->route.chosen));
     if (pair->route.chosen < DLC_ROUTES)
         dlc_text_add(tip, " (%s)", pair->route.verdict[pair->route.chosen].reason);
-    if (!pair->problem)
+    if (pair->problem)
+        dlc_text_add(&name, "none");
+    else
         dlc_transport_choice_name(&pair->choice, &name);
-    dlc_text_add(tip, "; transport %s",
-                 pair->problem ? "none" : dlc_text_string(&name));
+    dlc_text_add(tip, "; transport ");
+    dlc_text_append_text(tip, &name);
     if (pair->measured.done && pair->measured.problem[0])
         dlc_text_add(tip, "; failed: %s", pair->measured.problem);
     else if (pair->measured.done)
@@ -107,8 +109,8 @@ static void draw_cell(const picture *to, size_t r, size_t c, double y) {
                      : pair->problem ? "none"
                                      : dlc_text_string(&name));
     }
-    if (dlc_text_status(&tip) != DLC_OK || dlc_text_status(&name) != DLC_OK)
-        to->svg->failed = 1;
+    if (tip.failed || name.failed)
+        dlc_text_fail(to->svg);
     dlc_text_free(&tip);
     dlc_text_free(&name);
 }
@@ -188,7 +190,7 @@ static dlc_status draw_all(const picture *what, dlc_text *svg) {
     if (status == DLC_OK) {
         dlc_svg_begin(svg, width, height, title, light, dark);
         dlc_svg_text(svg, "title", "start", margin, 34, title);
-        dlc_text_append(svg, dlc_text_string(&body), body.length);
+        dlc_text_append_text(svg, &body);
         dlc_svg_end(svg);
         status = dlc_text_status(svg);
     }

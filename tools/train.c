@@ -90,7 +90,8 @@ static void say_complete(const dlc_session *session, const dlc_train_result *res
     add_number(&line, " training loss", result->training_loss);
     add_number(&line, " test loss", result->test_loss);
     add_number(&line, " test accuracy", result->accuracy);
-    dlc_log_result("%s nothing was changed", dlc_text_string(&line));
+    dlc_text_add(&line, " nothing was changed");
+    dlc_log_result_text(&line);
     dlc_text_free(&line);
 }
 
@@ -110,7 +111,7 @@ static void say_result(const dlc_session *session, const dlc_train_result *resul
         dlc_text_add(&line, " %.0f images/s", result->images_per_s);
     else if (line.length)
         line.bytes[line.length - 1] = '\0'; /* the comma or colon before it */
-    dlc_log_result("%s", dlc_text_string(&line));
+    dlc_log_result_text(&line);
     dlc_text_free(&line);
     if (result->exchange_bytes > 0)
         say_exchange(result);

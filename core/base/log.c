@@ -266,6 +266,13 @@ void dlc_log_result(const char *format, ...) {
         log_to_file(DLC_LOG_INFO, message);
 }
 
+void dlc_log_result_text(const dlc_text *text) {
+    int none = 0;
+    if (text->failed)
+        atomic_compare_exchange_strong(&results_failed, &none, ENOMEM);
+    dlc_log_result("%s", dlc_text_string(text));
+}
+
 dlc_status dlc_log_results_status(void) {
     int error = atomic_load(&results_failed);
     return error ? dlc_fail(DLC_ERR_IO, "results are missing on stdout: %s",

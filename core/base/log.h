@@ -35,6 +35,9 @@ void dlc_log_lines(dlc_log_level level, const char *text);
 /* A result: a line for the user to keep, on stdout. Not shown at levels below INFO. If
  * it cannot be written, this warns once and continues. */
 void dlc_log_result(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A result that was put together; if memory ran out for it, dlc_log_results_status says
+ * that it is missing. */
+void dlc_log_result_text(const dlc_text *text);
 /* Sends results to stderr from now on: stdout is for one JSON document. */
 void dlc_log_results_to_stderr(void);
 /* DLC_ERR_IO if this process could not write a result. */

@@ -21,16 +21,26 @@
 
 static _Atomic size_t allocations;
 static _Atomic size_t fail_at;
+static _Atomic int fails_once;
 
 static int must_fail(void) {
     size_t n = atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed) + 1;
     size_t limit = atomic_load_explicit(&fail_at, memory_order_relaxed);
-    return limit && n >= limit;
+    return limit && (n == limit || (n > limit && !atomic_load(&fails_once)));
+}
+
+static size_t set_failure(size_t n, int once) {
+    atomic_store(&fails_once, once);
+    atomic_store(&fail_at, n);
+    return atomic_exchange(&allocations, 0);
 }
 
 size_t dlc_memory_fail_at(size_t n) {
-    atomic_store(&fail_at, n);
-    return atomic_exchange(&allocations, 0);
+    return set_failure(n, 0);
+}
+
+size_t dlc_memory_fail_once(size_t n) {
+    return set_failure(n, 1);
 }
 
 void *dlc_alloc(size_t count, size_t size) {

@@ -31,5 +31,7 @@ uint64_t dlc_memory_resident(void);
 /* For tests: makes the n-th allocation from now on (1: the next one) and all after it
  * fail; 0 stops that. Returns the number of allocations since the last call. */
 size_t dlc_memory_fail_at(size_t n);
+/* The same, but only the n-th fails: whoever then makes do without it is found out. */
+size_t dlc_memory_fail_once(size_t n);
 
 #endif

@@ -9,6 +9,13 @@
 #include "base/escape.h"
 #include "base/memory.h"
 
+void dlc_text_fail(dlc_text *text) {
+    text->failed = 1;
+    text->length = 0;
+    if (text->bytes)
+        text->bytes[0] = '\0';
+}
+
 static int reserve(dlc_text *text, size_t more) {
     if (text->failed)
         return 0;
@@ -20,7 +27,7 @@ static int reserve(dlc_text *text, size_t more) {
         room *= 2;
     char *bytes = dlc_grow(text->bytes, text->length, room, 1);
     if (!bytes) {
-        text->failed = 1;
+        dlc_text_fail(text);
         return 0;
     }
     text->bytes = bytes;
@@ -34,6 +41,13 @@ void dlc_text_append(dlc_text *text, const char *bytes, size_t length) {
     memcpy(text->bytes + text->length, bytes, length);
     text->length += length;
     text->bytes[text->length] = '\0';
+}
+
+void dlc_text_append_text(dlc_text *text, const dlc_text *more) {
+    if (more->failed)
+        dlc_text_fail(text);
+    else if (more->length)
+        dlc_text_append(text, more->bytes, more->length);
 }
 
 void dlc_text_add(dlc_text *text, const char *format, ...) {
@@ -84,9 +98,8 @@ void dlc_text_add_cell(dlc_text *text, int width, int most, const char *value) {
     dlc_text_add_escaped(&cell, value, most);
     int count = count_letters(dlc_text_string(&cell));
     int spaces = abs(width) > count ? abs(width) - count : 0;
-    text->failed |= cell.failed;
     dlc_text_add(text, "%*s", width > 0 ? spaces : 0, "");
-    dlc_text_append(text, dlc_text_string(&cell), cell.length);
+    dlc_text_append_text(text, &cell);
     dlc_text_add(text, "%*s", width < 0 ? spaces : 0, "");
     dlc_text_free(&cell);
 }
@@ -96,7 +109,7 @@ dlc_status dlc_text_status(const dlc_text *text) {
 }
 
 const char *dlc_text_string(const dlc_text *text) {
-    return text->bytes ? text->bytes : "";
+    return text->failed ? "(out of memory)" : text->bytes ? text->bytes : "";
 }
 
 void dlc_text_free(dlc_text *text) {

@@ -8,7 +8,8 @@
 
 /* Start with {0}; release with dlc_text_free. `bytes` is NUL-terminated once something
  * was added. A failed allocation is remembered and reported by dlc_text_status, so that
- * the steps in between need no checks. */
+ * the steps in between need no checks. A failed text is empty and stays so: nobody sees
+ * a part of it. */
 typedef struct dlc_text {
     char *bytes;
     size_t length, room;
@@ -30,7 +31,13 @@ void dlc_text_add_escaped(dlc_text *text, const char *value, int most);
 void dlc_text_add_cell(dlc_text *text, int width, int most, const char *value);
 void dlc_text_append(dlc_text *text, const char *bytes, size_t length);
 dlc_status dlc_text_status(const dlc_text *text);
-const char *dlc_text_string(const dlc_text *text); /* never NULL */
+/* Never NULL. Of a failed text "(out of memory)", for a message; where the text is more
+ * than that, ask dlc_text_status. */
+const char *dlc_text_string(const dlc_text *text);
+/* Makes it a failed text, because memory ran out for something that belongs into it. */
+void dlc_text_fail(dlc_text *text);
+/* Appends another text, or fails if that has failed. */
+void dlc_text_append_text(dlc_text *text, const dlc_text *more);
 void dlc_text_free(dlc_text *text);
 
 #endif

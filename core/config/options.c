@@ -128,8 +128,8 @@ void dlc_option_takes(const dlc_option *option, dlc_text *text) {
     if (has_range(option->type))
         dlc_option_range(option, &range);
     if (range.length)
-        dlc_text_add(text, ", %s", range.bytes);
-    text->failed |= range.failed;
+        dlc_text_add(text, ", ");
+    dlc_text_append_text(text, &range);
     dlc_text_free(&range);
 }
 

@@ -232,8 +232,7 @@ static void pack_all(const dlc_cached *file, size_t files, const dlc_cache *befo
             pack_file(&before->file[i], &packed);
     dlc_text_append(bytes, HEADER, sizeof HEADER - 1);
     dlc_pack_number(bytes, count);
-    dlc_text_append(bytes, dlc_text_string(&packed), packed.length);
-    bytes->failed |= packed.failed;
+    dlc_text_append_text(bytes, &packed);
     if (!bytes->failed)
         dlc_pack_number(bytes, dlc_cache_checksum(bytes->bytes, bytes->length));
     dlc_text_free(&packed);

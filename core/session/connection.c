@@ -65,10 +65,10 @@ static dlc_status settings_of(void *context, const dlc_feature *feature,
 
 /* Logs lines, without the final newline, and frees them. */
 static void log_text(dlc_log_level level, dlc_text *text) {
-    if (dlc_text_status(text) == DLC_OK && text->length > 0) {
+    if (text->length > 0)
         text->bytes[text->length - 1] = '\0';
+    if (text->length > 0 || text->failed)
         dlc_log_lines(level, dlc_text_string(text));
-    }
     dlc_text_free(text);
 }
 

@@ -199,7 +199,7 @@ static void announce(const dlc_session *session) {
         if (session->plain[i])
             dlc_text_add(&names, "%s%s", names.length ? ", " : "",
                          graph->layer[i].name);
-    if (names.length)
+    if (names.length || names.failed)
         dlc_info(
             "the ranks would lay out parameters differently, because their batches "
             "or machines differ; parameters of these layers stay plain: %s",

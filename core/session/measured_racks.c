@@ -89,12 +89,10 @@ static void announce(const dlc_racks_args *args, const racks *found, int used) {
                                    "[transport] racks with these hosts uses them";
     dlc_text hosts = {0};
     list_racks(args, found, &hosts);
-    if (dlc_text_status(&hosts) == DLC_OK)
-        dlc_info(
-            "racks, by measurement: %s: %.3g GB/s or more inside, %.3g GB/s or less "
-            "between%s",
-            dlc_text_string(&hosts), found->inside * 1e-9, found->between * 1e-9,
-            used ? "" : not_used);
+    dlc_info("racks, by measurement: %s: %.3g GB/s or more inside, %.3g GB/s or less "
+             "between%s",
+             dlc_text_string(&hosts), found->inside * 1e-9, found->between * 1e-9,
+             used ? "" : not_used);
     dlc_text_free(&hosts);
 }
 

@@ -287,7 +287,7 @@ void dlc_progress_result(dlc_progress *progress, const dlc_evaluation *evaluatio
     }
     if (evaluation)
         add_test(evaluation, &line, &event);
-    dlc_log_result("%s", dlc_text_string(&line));
+    dlc_log_result_text(&line);
     dlc_log_event_end(&event);
     dlc_text_free(&line);
     progress->last_line = dlc_now_ns();

@@ -69,7 +69,8 @@ static void find_bad_input(const train_loop *loop, char *found, size_t room) {
          session->feed && !text.length && i < (done + 1) * passes; i++)
         if (dlc_feed_find_nonfinite(session->feed, i, &text) != DLC_OK)
             break;
-    (void)snprintf(found, room, "%s", dlc_text_string(&text));
+    if (text.length)
+        (void)snprintf(found, room, "%s", text.bytes);
     dlc_text_free(&text);
 }
 

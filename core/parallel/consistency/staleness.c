@@ -151,8 +151,7 @@ void dlc_staleness_log(const dlc_staleness *staleness) {
     if (staleness->slowest >= 0)
         dlc_text_add(&text, "\n    slowest: rank %d, waited for %.2f s by the others",
                      (int)staleness->slowest, staleness->slowest_wait_seconds);
-    if (dlc_text_status(&text) == DLC_OK)
-        dlc_log_lines(DLC_LOG_INFO, dlc_text_string(&text));
+    dlc_log_lines(DLC_LOG_INFO, dlc_text_string(&text));
     dlc_text_free(&text);
 }
 

@@ -21,7 +21,7 @@ static void announce(const dlc_session *session, const dlc_tensor_parallel *tens
         if (tensor->layers[i])
             dlc_text_add(&names, "%s%s", names.length ? ", " : "",
                          graph->layer[i].name);
-    if (names.length)
+    if (names.length || names.failed)
         dlc_info("tensor parallel, split over %d ranks by channels: %s",
                  (int)session->mesh.tensor, dlc_text_string(&names));
     if (tensor->train.schedule != DLC_TENSOR_WHOLE_BATCH)

@@ -58,12 +58,53 @@ START_TEST(nan_has_no_sign) {
 }
 END_TEST
 
+/* Memory runs out in the middle of a text: nothing of it is left, and whatever it is
+ * added to has failed, too. */
+START_TEST(failed_text_is_empty) {
+    enum { LONG = 1000 };
+    char bytes[LONG];
+    memset(bytes, 'x', sizeof bytes);
+    dlc_text text = {0}, whole = {0};
+    dlc_text_add(&text, "the beginning");
+    dlc_memory_fail_once(1);
+    dlc_text_append(&text, bytes, sizeof bytes);
+    dlc_memory_fail_once(0);
+    dlc_text_add(&text, "the end");
+    ck_assert_int_eq(dlc_text_status(&text), DLC_ERR_NOMEM);
+    ck_assert_uint_eq(text.length, 0);
+    ck_assert_str_eq(text.bytes, "");
+    ck_assert_str_eq(dlc_text_string(&text), "(out of memory)");
+    dlc_text_add(&whole, "all: ");
+    dlc_text_append_text(&whole, &text);
+    dlc_text_add(&whole, ".");
+    ck_assert_int_eq(dlc_text_status(&whole), DLC_ERR_NOMEM);
+    ck_assert_uint_eq(whole.length, 0);
+    dlc_text_free(&whole);
+    dlc_text_free(&text);
+    ck_assert_int_eq(dlc_text_status(&text), DLC_OK);
+    dlc_memory_fail_once(1);
+    dlc_text_add_cell(&text, 5, 9, "ant");
+    dlc_memory_fail_once(0);
+    ck_assert_int_eq(dlc_text_status(&text), DLC_ERR_NOMEM);
+    ck_assert_uint_eq(text.length, 0);
+    dlc_text_free(&text);
+    dlc_text_add(&text, "added ");
+    dlc_text_append_text(&text, &whole); /* empty */
+    dlc_text_add(&whole, "to it");
+    dlc_text_append_text(&text, &whole);
+    ck_assert_str_eq(dlc_text_string(&text), "added to it");
+    dlc_text_free(&whole);
+    dlc_text_free(&text);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("text");
     TCase *test = tcase_create("text");
     suite_add_tcase(suite, test);
     tcase_add_loop_test(test, cells_count_characters, 0, sizeof cells / sizeof *cells);
     tcase_add_test(test, nan_has_no_sign);
+    tcase_add_test(test, failed_text_is_empty);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
