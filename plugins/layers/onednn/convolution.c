@@ -176,25 +176,30 @@ static dlc_status prepare_onednn(convolution *conv, dlc_layer_memory *memory,
 
 /* Can oneDNN transform a window of 3 x 3 without groups itself, as fast as our kernels?
  */
-static int library_transforms(const convolution *conv, const dlc_layer_memory *memory,
-                              const dlc_shape *weights) {
+static dlc_status library_transforms(const convolution *conv,
+                                     const dlc_layer_memory *memory,
+                                     const dlc_shape *weights, int *transforms) {
     context *net = conv->w.head.net;
+    *transforms = 0;
     if (conv->filters.group > 1 || conv->filters.window.kernel[0] != 3)
-        return 0;
+        return DLC_OK;
     const dlc_layout *src = layout_any(net, &memory->in[0].shape, DLC_F32);
     const dlc_layout *dst = layout_any(net, &memory->out[0].shape, DLC_F32);
     const dlc_layout *kernels = layout_any(net, weights, DLC_F32);
     if (!src || !dst || !kernels)
-        return 0;
+        return DLC_ERR_NOMEM;
     dnnl_primitive_desc_t pd = NULL;
     const pd_env env = {.engine = net->engine, .attr = net->attr};
-    if (pd_conv_forward(&env, dnnl_forward_training, dnnl_convolution_auto,
-                        &conv->filters.window, src->md, kernels->md, NULL, dst->md,
-                        &pd) != dnnl_success)
-        return 0;
-    int transforms = pd_is_winograd(pd);
+    dnnl_status_t st = pd_conv_forward(&env, dnnl_forward_training,
+                                       dnnl_convolution_auto, &conv->filters.window,
+                                       src->md, kernels->md, NULL, dst->md, &pd);
+    if (st == dnnl_out_of_memory)
+        return dnnl_failed(st, conv->w.head.name, "describe its forward pass");
+    if (st != dnnl_success)
+        return DLC_OK;
+    *transforms = pd_is_winograd(pd);
     (void)dnnl_primitive_desc_destroy(pd);
-    return transforms;
+    return DLC_OK;
 }
 
 /* Products by tiles need windows without dilation, alike in both dimensions, and enough
@@ -257,8 +262,13 @@ static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
                                   memory, forced, &conv->batch_blocked))
         return convolution_batch_blocked_prepare(&conv->w, &conv->batch_blocked, memory,
                                                  &weights);
-    if (float32 && conv->layout == LAYOUT_AUTO && !conv->filters.direct &&
-        !library_transforms(conv, memory, &weights) &&
+    int transforms = 1;
+    if (float32 && conv->layout == LAYOUT_AUTO && !conv->filters.direct) {
+        dlc_status status = library_transforms(conv, memory, &weights, &transforms);
+        if (status != DLC_OK)
+            return status;
+    }
+    if (!transforms &&
         convolution_winograd_fits(&conv->w, &conv->filters.window, conv->filters.group,
                                   memory, &conv->winograd))
         return convolution_winograd_prepare(&conv->w, &conv->winograd, memory,

@@ -126,9 +126,12 @@ static dlc_status prepare_passes(dlc_layer *layer, dlc_layer_memory *memory) {
     /* Blocks of channels would make blocked weights, which oneDNN multiplies slowly;
      * samples are few compared with weights and quickly reordered to plain. */
     if (given->last && !given->plain && alike && !layer->plain_params &&
-        in->rank <= 5 && weighted_prepare(w, memory, &image, &as_image, 1) == DLC_OK &&
-        !pd_is_slow(w->forward.pd))
-        return DLC_OK;
+        in->rank <= 5) {
+        dlc_status status = weighted_prepare(w, memory, &image, &as_image, 1);
+        if (status == DLC_OK ? !pd_is_slow(w->forward.pd)
+                             : status != DLC_ERR_UNSUPPORTED)
+            return status;
+    }
     return weighted_prepare(w, memory, &w->linear.shape, &as_matrix, 1);
 }
 

@@ -102,14 +102,16 @@ static void choose_within(lrn *layer, dlc_layer_memory *memory) {
     memory->scratch_bytes = layer->threads * layer->space_bytes;
 }
 
-/* Returns 0 if it is left to oneDNN. */
-static int prepare_own(lrn *layer, dlc_layer_memory *memory) {
+/* DLC_ERR_UNSUPPORTED: it is left to oneDNN. */
+static dlc_status prepare_own(lrn *layer, dlc_layer_memory *memory) {
     context *net = layer->ops.head.net;
     const dlc_layout *layout = layout_of(net, &memory->in[0]);
     layout_pixel_view view;
-    if (!layout || layout->plain || !suits_own(&layer->how) ||
+    if (!layout)
+        return DLC_ERR_NOMEM;
+    if (layout->plain || !suits_own(&layer->how) ||
         !layout_pixels(layout, &memory->in[0].shape, &view))
-        return 0;
+        return DLC_ERR_UNSUPPORTED;
     layer->kernels = NULL;
     layer->planes = NULL;
     layer->images = view.images;
@@ -129,10 +131,10 @@ static int prepare_own(lrn *layer, dlc_layer_memory *memory) {
     else
         choose_within(layer, memory);
     if (!layer->kernels && !layer->planes)
-        return 0;
+        return DLC_ERR_UNSUPPORTED;
     layout_set(&memory->in[0], layout);
     layout_set(&memory->out[0], layout);
-    return 1;
+    return DLC_OK;
 }
 
 static void run_planes(const lrn *layer, const void *in, const void *out_diff, void *to,
@@ -185,8 +187,9 @@ static dlc_status run_own(const lrn *layer, const dlc_layer_run *run,
 
 static dlc_status prepare(dlc_layer *layer, dlc_layer_memory *memory) {
     memory->reads_in = layer->phase == DLC_PHASE_TRAIN;
-    return prepare_own((lrn *)layer, memory) ? DLC_OK
-                                             : op_layer_prepare(layer, &kind, memory);
+    dlc_status status = prepare_own((lrn *)layer, memory);
+    return status == DLC_ERR_UNSUPPORTED ? op_layer_prepare(layer, &kind, memory)
+                                         : status;
 }
 
 static dlc_status forward(dlc_layer *layer, const dlc_layer_run *run) {

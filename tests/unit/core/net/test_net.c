@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "fixture.h"
 #include "support/plugins.h"
 #include "support/scratch.h"
@@ -284,6 +285,57 @@ START_TEST(build_without_memory) {
 }
 END_TEST
 
+/* Layers that choose among layouts and kernels. */
+static const char *const choosy =
+    "[a]\ntype = convolution\nnum_output = 16\nkernel_size = 3\npad = 1\n"
+    "layout = channels_last\n"
+    "[n]\ntype = lrn\n"
+    "[b]\ntype = convolution\nnum_output = 16\nkernel_size = 3\npad = 1\n"
+    "[p]\ntype = pooling\nkernel_size = 2\nstride = 2\n"
+    "[c]\ntype = convolution\nnum_output = 16\nkernel_size = 1\nlayout = channels_last\n"
+    "[e]\ntype = inner_product\nnum_output = 4\n"
+    "[loss]\ntype = softmax_loss\n";
+
+/* What each layer is done by, and the layouts that this needs. */
+static void describe_net(const dlc_net *net, dlc_text *text) {
+    for (int32_t i = 0; i < dlc_net_rows(net); i++) {
+        dlc_net_row row;
+        ok(dlc_net_row_at(net, i, &row));
+        dlc_text_add(text, "%s %s\n", row.name, row.choice);
+    }
+    ok(dlc_text_status(text));
+}
+
+/* If one allocation fails, the build fails too: it makes no other net instead. */
+START_TEST(no_layer_makes_do_without_memory) {
+    net_fixture fixture;
+    dlc_text wanted = {0};
+    fixture_net(&fixture, choosy, 16, 8, SIDE, SIDE);
+    describe_net(fixture.net, &wanted);
+    size_t n = 1, made = 0;
+    for (int is_over = 0; !is_over; n++) {
+        dlc_net *net = NULL;
+        dlc_memory_fail_once(n);
+        dlc_status status = dlc_net_build(&fixture.args, &net);
+        made = dlc_memory_fail_once(0);
+        is_over = made < n;
+        if (status != DLC_OK) {
+            ck_assert_int_eq(status, DLC_ERR_NOMEM);
+            continue;
+        }
+        dlc_text text = {0};
+        describe_net(net, &text);
+        ck_assert_msg(strcmp(text.bytes, wanted.bytes) == 0,
+                      "allocation %zu:\n%snot\n%s", n, text.bytes, wanted.bytes);
+        dlc_text_free(&text);
+        dlc_net_free(net);
+    }
+    ck_assert_uint_gt(n, 100);
+    dlc_text_free(&wanted);
+    fixture_close(&fixture);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("net");
     TCase *cases = tcase_create("net");
@@ -297,6 +349,7 @@ int main(void) {
     tcase_add_loop_test(cases, mistakes_are_counted, 0,
                         sizeof wrong_graphs / sizeof *wrong_graphs);
     tcase_add_test(cases, build_without_memory);
+    tcase_add_test(cases, no_layer_makes_do_without_memory);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     plugins_registry(); /* once, before the tests fork */
