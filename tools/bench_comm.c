@@ -321,11 +321,11 @@ int dlc_command_bench_comm(int argc, char **argv) {
     dlc_tool_parse(&argp, argc, argv, &command);
     if (dlc_tool_hosts_given(&command.hosts))
         return end(&command, DLC_OK, dlc_tool_hosts_run(&command.hosts));
-    if (command.json)
-        dlc_tool_reserve_stdout();
     if (!command.has_ranks && !dlc_job_is_external())
         dlc_tool_sets_add(&command.sets, dlc_strdup("parallel.ranks=2"));
     dlc_status status = command.sets.failed ? DLC_ERR_NOMEM : DLC_OK;
+    if (status == DLC_OK && command.json)
+        status = dlc_tool_reserve_stdout();
     if (status == DLC_OK && command.plot)
         status = dlc_tool_file_check(command.plot);
     if (status == DLC_OK)

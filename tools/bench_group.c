@@ -152,7 +152,7 @@ static dlc_status check_room(const dlc_bench_group *group,
         return DLC_OK;
     for (int32_t r = 0; r < group->ranks; r++)
         ranks += dlc_job_rank_info(group->job, r)->node == mine->node;
-    dlc_machine_read(&machine);
+    DLC_TRY(dlc_machine_read(&machine));
     uint64_t buffers = ranks * (args->messages ? 2 : 1);
     if (machine.memory_free == 0 || buffers * args->bytes < machine.memory_free)
         return DLC_OK;

@@ -95,13 +95,22 @@ static int check_as_rank(dlc_job *job, void *argument) {
 }
 
 /* Compute threads of each rank; 0: one per core of the machine. */
-static int threads_of_each(const check_command *command) {
-    int threads = (int)dlc_settings_get_int(command->setup->train_settings, "threads");
+static dlc_status threads_of_each(const check_command *command, int *threads) {
     dlc_machine machine;
-    if (threads > 0 || command->ranks == 1)
-        return threads;
-    dlc_machine_read(&machine);
-    return machine.cores > command->ranks ? machine.cores / command->ranks : 1;
+    *threads = (int)dlc_settings_get_int(command->setup->train_settings, "threads");
+    if (*threads > 0 || command->ranks == 1)
+        return DLC_OK;
+    DLC_TRY(dlc_machine_read(&machine));
+    *threads = machine.cores > command->ranks ? machine.cores / command->ranks : 1;
+    return DLC_OK;
+}
+
+/* One process builds the nets of all ranks in turn. */
+static dlc_status check_ranks(check_command *command, int *exit_code) {
+    dlc_job_options job = {.ranks = 1};
+    command->ranks = command->setup->ranks;
+    DLC_TRY(threads_of_each(command, &job.threads));
+    return dlc_job_run(&job, check_as_rank, command, exit_code);
 }
 
 /* As JSON: the mistakes found before there was a rank. Keeps the failure's status. */
@@ -126,15 +135,10 @@ int dlc_command_check(int argc, char **argv) {
     command.tool.tell_context = &command.mistakes;
     dlc_status status = dlc_tool_setup(&command.tool, DLC_PHASE_TRAIN | DLC_PHASE_TEST,
                                        &command.setup);
-    if (status == DLC_OK) {
-        command.ranks = command.setup->ranks;
-        dlc_job_options job = {
-            .ranks = 1, /* one process builds the nets of all ranks in turn */
-            .threads = threads_of_each(&command)};
-        status = dlc_job_run(&job, check_as_rank, &command, &exit_code);
-    } else if (command.tool.json) {
+    if (status == DLC_OK)
+        status = check_ranks(&command, &exit_code);
+    else if (command.tool.json)
         print_failure(&command, status);
-    }
     exit_code = dlc_tool_close(&command.tool, command.setup, status, exit_code);
     check_mistakes_free(&command.mistakes);
     return exit_code;

@@ -15,16 +15,16 @@ static int32_t count_lines(const char *text) {
     return lines;
 }
 
-int32_t dlc_trained_channels(const char *path) {
+dlc_status dlc_trained_channels(const char *path, int32_t *channels) {
     dlc_safetensors *file = NULL;
-    if (dlc_safetensors_open_header(path, &file) != DLC_OK)
-        return 0; /* loading it will say why */
+    *channels = 0;
+    dlc_status status = dlc_safetensors_open_header(path, &file);
+    if (status != DLC_OK) /* loading it will say why */
+        return status == DLC_ERR_NOMEM ? status : DLC_OK;
     const char *shape = dlc_safetensors_metadata(file, "dlcore.data.shape");
-    int32_t channels = !shape               ? 0
-                       : strchr(shape, ',') ? (int32_t)strtol(shape, NULL, 10)
-                                            : -1;
+    *channels = !shape ? 0 : strchr(shape, ',') ? (int32_t)strtol(shape, NULL, 10) : -1;
     dlc_safetensors_close(file);
-    return channels;
+    return DLC_OK;
 }
 
 /* The metadata of a checkpoint, which has one name per line. */
@@ -70,9 +70,8 @@ static void ask_settings(const dlc_data_setup *data, int32_t classes, dlc_text *
         dlc_text_add(&names, names.length ? "\n%.*s" : "%.*s", (int)end, at);
         at = at[length] ? at + length + 1 : NULL;
     }
-    if (names.length && count_lines(dlc_text_string(&names)) <= classes)
-        dlc_text_add(text, "%s", dlc_text_string(&names));
-    text->failed |= names.failed;
+    if (names.failed || count_lines(dlc_text_string(&names)) <= classes)
+        dlc_text_append_text(text, &names);
     dlc_text_free(&names);
 }
 
@@ -121,11 +120,11 @@ dlc_status dlc_class_names_open(const dlc_setup *setup, const char *path,
 dlc_status dlc_trained_classes(const char *path, dlc_class_names *names) {
     dlc_safetensors *file = NULL;
     *names = (dlc_class_names){.count = 0};
-    if (dlc_safetensors_open_header(path, &file) != DLC_OK)
-        return DLC_OK; /* loading it will say why */
+    dlc_status status = dlc_safetensors_open_header(path, &file);
+    if (status != DLC_OK) /* loading it will say why */
+        return status == DLC_ERR_NOMEM ? status : DLC_OK;
     const char *text = dlc_safetensors_metadata(file, "dlcore.data.class_names");
     const char *classes = dlc_safetensors_metadata(file, "dlcore.data.classes");
-    dlc_status status = DLC_OK;
     /* A name with a line break makes another number of lines. */
     if (text && classes && count_lines(text) == strtol(classes, NULL, 10)) {
         names->text = dlc_strdup(text);

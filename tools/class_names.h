@@ -23,6 +23,6 @@ dlc_status dlc_trained_classes(const char *path, dlc_class_names *names);
 
 /* The channels of the images that the weights in this file were trained on; 0: it does
  * not say; -1: on samples without images. */
-int32_t dlc_trained_channels(const char *path);
+dlc_status dlc_trained_channels(const char *path, int32_t *channels);
 
 #endif

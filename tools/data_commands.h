@@ -19,6 +19,7 @@ typedef struct data_command {
     int test;              /* [data.test] instead of [data] */
     dlc_setup *setup;
     dlc_data_setup *data; /* the section that is meant */
+    int32_t threads;      /* that work on samples; at least 1 */
 } data_command;
 
 /* The options of a command that has no others, and the parser of what all have, which
@@ -48,8 +49,7 @@ typedef struct data_scan {
     const data_command *command;
     int labels_only;
     int all_fields; /* read them, too, though a visit is only shown image and classes */
-    int32_t threads; /* set by data_scan_run, before the first visit */
-    /* Called for each sample, by `thread` 0 .. threads - 1, in any order. */
+    /* Called for each sample, by `thread` 0 .. command->threads - 1, in any order. */
     void (*visit)(void *context, int32_t thread, const data_sample *sample);
     void *context;
 } data_scan;
@@ -58,8 +58,6 @@ typedef struct data_scan {
 void data_draw_bar(int64_t done, int64_t all, int64_t before, uint64_t begin);
 /* The field of boxes around objects in the images; -1: there is none. */
 int32_t data_boxes(const dlc_samples *samples);
-/* The threads that a scan will have. */
-int32_t data_scan_threads(void);
 /* Any status but DLC_ERR_DATA of a sample ends the scan. */
 dlc_status data_scan_run(data_scan *scan);
 

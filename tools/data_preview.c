@@ -108,7 +108,7 @@ static dlc_status open_feed(const preview_command *command, int64_t count, sheet
     args.test = data->test;
     args.ranks = 1;
     args.prefetch = 1;
-    args.threads = data_scan_threads();
+    args.threads = command->data.threads;
     return dlc_feed_open(&args, feed);
 }
 

@@ -37,8 +37,17 @@ error_t data_command_parse(int key, char *argument, struct argp_state *state) {
     }
 }
 
+/* Once for each command: the cores that it may use can change while it runs. */
+static dlc_status count_threads(data_command *command) {
+    dlc_machine machine;
+    DLC_TRY(dlc_machine_read(&machine));
+    command->threads = machine.cores > 1 ? machine.cores : 1;
+    return DLC_OK;
+}
+
 dlc_status data_command_open(data_command *command) {
     command->tool.data_only = 1;
+    DLC_TRY(count_threads(command));
     DLC_TRY(dlc_tool_setup(&command->tool, 0, &command->setup));
     dlc_setup *setup = command->setup;
     command->data = command->test ? &setup->test : &setup->train;
@@ -188,12 +197,6 @@ static void visit(void *context, int32_t i, int32_t thread) {
 
 /* ---- All samples ------------------------------------------------------------- */
 
-int32_t data_scan_threads(void) {
-    dlc_machine machine;
-    dlc_machine_read(&machine);
-    return machine.cores > 1 ? machine.cores : 1;
-}
-
 void data_draw_bar(int64_t done, int64_t all, int64_t before, uint64_t begin) {
     double rate = (double)(done - before) / dlc_since(begin);
     double left = rate > 0 ? (double)(all - done) / rate : 0;
@@ -217,22 +220,22 @@ static dlc_status run_blocks(scanning *s, dlc_thread_pool *pool) {
 
 dlc_status data_scan_run(data_scan *scan) {
     dlc_thread_pool *pool = NULL;
-    scan->threads = data_scan_threads();
+    int32_t threads = scan->command->threads;
     scanning s = {.scan = scan,
                   .wanted = wanted_fields(scan),
                   .boxes = data_boxes(&scan->command->data->samples),
                   .is_concurrent = (scan->command->data->feature->caps &
                                     DLC_DATA_CONCURRENT) != 0};
-    s.reader = dlc_alloc((size_t)scan->threads, sizeof *s.reader);
+    s.reader = dlc_alloc((size_t)threads, sizeof *s.reader);
     if (!s.reader)
         return DLC_ERR_NOMEM;
     pthread_mutex_init(&s.lock, NULL);
-    dlc_status status = dlc_thread_pool_open(scan->threads, &pool);
+    dlc_status status = dlc_thread_pool_open(threads, &pool);
     if (status == DLC_OK)
         status = run_blocks(&s, pool);
     dlc_thread_pool_close(pool);
     pthread_mutex_destroy(&s.lock);
-    for (int32_t i = 0; i < scan->threads; i++) {
+    for (int32_t i = 0; i < threads; i++) {
         dlc_read_sample_free(&s.reader[i].read);
         dlc_free(s.reader[i].pixels);
     }

@@ -42,7 +42,6 @@ typedef struct counting {
     int32_t classes, box_classes; /* in the end; classes that are seen may be more */
     const char *const *names;     /* of the samples' classes; or NULL */
     totals *of;                   /* own; one per thread */
-    int32_t threads;
 } counting;
 
 static void count_size(totals *t, const dlc_image *image) {
@@ -172,7 +171,7 @@ static void add(const counting *c, totals *all, const totals *more) {
 /* Adds all up, and counts the classes that were seen. */
 static dlc_status add_all(counting *c) {
     totals *all = &c->of[0];
-    for (int32_t i = 1; i < c->threads; i++)
+    for (int32_t i = 1; i < c->command->threads; i++)
         add(c, all, &c->of[i]);
     for (size_t i = (size_t)c->classes; i < all->room; i++)
         if (all->classes[i])
@@ -200,7 +199,6 @@ static dlc_status open_counting(const data_command *command, counting *c) {
     const dlc_samples *samples = &command->data->samples;
     const dlc_field *image = dlc_samples_field(samples, samples->image);
     *c = (counting){.command = command,
-                    .threads = data_scan_threads(),
                     .is_image = image->role == DLC_ROLE_IMAGE,
                     .channels = count_channels(image)};
     int32_t field = samples->classes, boxes = data_boxes(samples);
@@ -214,14 +212,14 @@ static dlc_status open_counting(const data_command *command, counting *c) {
         c->boxes = dlc_samples_field(samples, boxes);
         c->box_classes = c->boxes->classes;
     }
-    c->of = dlc_alloc((size_t)c->threads, sizeof *c->of);
-    for (int32_t i = 0; c->of && i < c->threads; i++)
+    c->of = dlc_alloc((size_t)c->command->threads, sizeof *c->of);
+    for (int32_t i = 0; c->of && i < c->command->threads; i++)
         DLC_TRY(open_totals(c, &c->of[i]));
     return c->of ? DLC_OK : DLC_ERR_NOMEM;
 }
 
 static void close_counting(counting *c) {
-    for (int32_t i = 0; c->of && i < c->threads; i++) {
+    for (int32_t i = 0; c->of && i < c->command->threads; i++) {
         dlc_free(c->of[i].classes);
         dlc_free(c->of[i].box_classes);
         dlc_free(c->of[i].sum);

@@ -40,7 +40,19 @@ static const struct argp argp = {
 
 /* ---- Devices ----------------------------------------------------------------- */
 
-/* The next usable device from *at on, loaded; moves *at past it. */
+/* Loads the usable devices; those that cannot be loaded no longer are. */
+static dlc_status load_devices(const dlc_registry *registry) {
+    const dlc_feature_entry *entry;
+    const dlc_feature *feature;
+    for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_DEVICE, i));
+         i++)
+        if (entry->state == DLC_ENTRY_USABLE &&
+            dlc_registry_use(registry, entry, &feature) == DLC_ERR_NOMEM)
+            return DLC_ERR_NOMEM;
+    return DLC_OK;
+}
+
+/* The next usable device from *at on, which is loaded; moves *at past it. */
 static const dlc_feature *next_device(const dlc_registry *registry, size_t *at) {
     const dlc_feature_entry *entry;
     const dlc_feature *feature = NULL;
@@ -87,9 +99,13 @@ typedef struct findings {
 static dlc_status find_out(const dlc_registry *registry, findings *found) {
     const dlc_feature *feature;
     *found = (findings){.registry = registry};
+    DLC_TRY(load_devices(registry));
     for (size_t i = 0; (feature = next_device(registry, &i));) {
         int32_t count = 0;
-        if (count_devices(feature, &count) != DLC_OK)
+        dlc_status status = count_devices(feature, &count);
+        if (status == DLC_ERR_NOMEM)
+            return status;
+        if (status != DLC_OK)
             continue;
         found->devices += count;
         DLC_TRY(doctor_transports_ask(&found->transports, registry, feature, count));
@@ -285,7 +301,7 @@ static dlc_status judge(const findings *found) {
 
 static dlc_status print_text(const findings *found) {
     dlc_machine machine;
-    dlc_machine_read(&machine);
+    DLC_TRY(dlc_machine_read(&machine));
     printf("dlcore %s, plugin interface %d.%d\n\nMachine\n", DLC_VERSION, DLC_ABI_MAJOR,
            DLC_ABI_MINOR);
     dlc_machine_print(&machine);
@@ -305,8 +321,10 @@ static dlc_status print_text(const findings *found) {
 static dlc_status print_json(const findings *found) {
     dlc_machine machine;
     dlc_json json = {0};
+    DLC_TRY(dlc_machine_read(&machine));
     dlc_status verdict = judge(found);
-    dlc_machine_read(&machine);
+    if (verdict == DLC_ERR_NOMEM)
+        return verdict;
     dlc_json_object(&json, NULL);
     dlc_json_string(&json, "version", DLC_VERSION);
     dlc_json_int(&json, "abi_major", DLC_ABI_MAJOR);
@@ -327,9 +345,9 @@ int dlc_command_doctor(int argc, char **argv) {
     dlc_registry *registry = NULL;
     findings found = {0};
     dlc_tool_parse(&argp, argc, argv, &json);
-    if (json)
-        dlc_tool_reserve_stdout();
-    dlc_status rc = dlc_registry_rescan(&registry);
+    dlc_status rc = json ? dlc_tool_reserve_stdout() : DLC_OK;
+    if (rc == DLC_OK)
+        rc = dlc_registry_rescan(&registry);
     if (rc == DLC_OK)
         rc = find_out(registry, &found);
     if (rc == DLC_OK)

@@ -69,13 +69,15 @@ int dlc_tool_hosts_given(const dlc_tool_hosts *hosts) {
 
 static char **command_line; /* main's, unchanged */
 
-void dlc_tool_hosts_keep(char **argv) {
+dlc_status dlc_tool_hosts_keep(char **argv) {
     int count = 0;
     while (argv[count])
         count++;
     command_line = dlc_alloc((size_t)count + 1, sizeof *command_line);
-    if (command_line)
-        memcpy(command_line, argv, (size_t)count * sizeof *command_line);
+    if (!command_line)
+        return DLC_ERR_NOMEM;
+    memcpy(command_line, argv, (size_t)count * sizeof *command_line);
+    return DLC_OK;
 }
 
 static dlc_status run(const dlc_tool_hosts *hosts, int *exit_code) {
@@ -85,8 +87,6 @@ static dlc_status run(const dlc_tool_hosts *hosts, int *exit_code) {
         return dlc_fail(DLC_ERR_IO, "the path of this command is unknown: %s",
                         strerror(errno));
     path[length] = '\0';
-    if (!command_line)
-        return DLC_ERR_NOMEM;
     if (dlc_job_is_external())
         return dlc_fail(DLC_ERR_CONFIG,
                         "--hosts starts the ranks, but another launcher has started "

@@ -17,7 +17,7 @@ extern const struct argp dlc_tool_hosts_argp;
 
 /* Keeps the whole command line, which every rank gets. Call it before anything changes
  * it. */
-void dlc_tool_hosts_keep(char **argv);
+dlc_status dlc_tool_hosts_keep(char **argv);
 
 /* Whether this process is to start the ranks on hosts, and is not one of them. */
 int dlc_tool_hosts_given(const dlc_tool_hosts *hosts);

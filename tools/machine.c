@@ -34,7 +34,7 @@ static void pick_features(const char *line, char *text, size_t bytes) {
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         size_t length = strlen(wanted[i]);
         for (const char *at = line; (at = strstr(at, wanted[i])); at += length) {
-            if ((at != line && at[-1] != ' ') || !strchr(" \n", at[length]))
+            if ((at != line && at[-1] != ' ') || !strchr(" ", at[length]))
                 continue; /* part of a longer word */
             if (used + length + 2 > bytes)
                 return;
@@ -46,21 +46,17 @@ static void pick_features(const char *line, char *text, size_t bytes) {
 }
 
 static void read_cpu(dlc_machine *machine) {
-    char *line = NULL;
-    size_t room = 0;
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    if (!file)
+    dlc_read_lines lines;
+    if (!dlc_read_lines_open("/proc/cpuinfo", &lines))
         return;
-    while (getline(&line, &room, file) > 0 && line[0] != '\n') { /* the first CPU */
+    for (char *line; (line = dlc_read_lines_next(&lines)) && *line;) { /* one CPU */
         const char *value = value_of(line, "model name");
         if (value)
-            snprintf(machine->cpu, sizeof machine->cpu, "%.*s",
-                     (int)strcspn(value, "\n"), value);
+            snprintf(machine->cpu, sizeof machine->cpu, "%s", value);
         if ((value = value_of(line, "flags")) || (value = value_of(line, "Features")))
             pick_features(value, machine->features, sizeof machine->features);
     }
-    free(line);
-    fclose(file);
+    dlc_read_lines_close(&lines);
 }
 
 static void read_shared_memory(dlc_machine *machine) {
@@ -79,11 +75,14 @@ static void read_shared_memory(dlc_machine *machine) {
                                                            : locked.rlim_cur;
 }
 
-void dlc_machine_read(dlc_machine *machine) {
+dlc_status dlc_machine_read(dlc_machine *machine) {
     dlc_cores *cores = NULL;
     *machine = (dlc_machine){0};
     read_cpu(machine);
-    if (dlc_cores_open(NULL, &cores) == DLC_OK)
+    dlc_status status = dlc_cores_open(NULL, &cores);
+    if (status == DLC_ERR_NOMEM)
+        return status;
+    if (status == DLC_OK)
         machine->cores = dlc_cores_count(cores);
     dlc_cores_close(cores);
     machine->quota = dlc_quota_cores("");
@@ -91,6 +90,7 @@ void dlc_machine_read(dlc_machine *machine) {
     machine->memory_free = (uint64_t)dlc_quota_memory_free("");
     machine->memory_whole = dlc_read_kilobytes("/proc/meminfo", "MemTotal");
     read_shared_memory(machine);
+    return DLC_OK;
 }
 
 /* ---- Printing ------------------------------------------------------------------- */

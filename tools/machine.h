@@ -21,8 +21,8 @@ typedef struct dlc_machine {
     uint64_t locked;              /* bytes that may be locked, or MACHINE_UNLIMITED */
 } dlc_machine;
 
-/* Unknown fields are 0 or empty. */
-void dlc_machine_read(dlc_machine *machine);
+/* Unknown fields are 0 or empty. Fails only if memory runs out. */
+dlc_status dlc_machine_read(dlc_machine *machine);
 /* Prints the machine to stdout, as lines of `dlcore doctor`. */
 void dlc_machine_print(const dlc_machine *machine);
 void dlc_machine_json(const dlc_machine *machine, dlc_json *json); /* key "machine" */

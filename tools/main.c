@@ -66,8 +66,10 @@ int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN);
     dlc_process_begin();
     dlc_tool_limit_spinning();
-    dlc_tool_guard_streams();
-    dlc_tool_hosts_keep(argv);
+    if (dlc_tool_guard_streams() != DLC_OK || dlc_tool_hosts_keep(argv) != DLC_OK) {
+        dlc_error("%s", dlc_detail());
+        return 1;
+    }
     dlc_cores_save_affinity();
     if (argc < 2) {
         print_help(stderr);

@@ -234,7 +234,7 @@ dlc_status dlc_tool_setup(dlc_tool_options *options, unsigned phases,
         return dlc_fail(DLC_ERR_NOMEM, "out of memory");
     if (options->json) {
         dlc_log_results_to_stderr();
-        dlc_tool_reserve_stdout();
+        DLC_TRY(dlc_tool_reserve_stdout());
     }
     if (options->log_file)
         DLC_TRY(dlc_log_file_open(options->log_file));

@@ -250,7 +250,7 @@ static dlc_status choose_ranks(plan_command *command) {
             return DLC_OK;
     if (setup->ranks > 1 || setup->device_index)
         return DLC_OK;
-    dlc_machine_read(&machine);
+    DLC_TRY(dlc_machine_read(&machine));
     int devices = setup->device->caps & DLC_DEVICE_HOST
                       ? machine.cores
                       : dlc_device_count(setup->device);

@@ -279,7 +279,6 @@ static dlc_status run(const plugin_command *command) {
 int dlc_command_plugin(int argc, char **argv) {
     plugin_command command = {0};
     dlc_tool_parse(&argp, argc, argv, &command);
-    if (command.json)
-        dlc_tool_reserve_stdout();
-    return dlc_tool_end(run(&command));
+    dlc_status status = command.json ? dlc_tool_reserve_stdout() : DLC_OK;
+    return dlc_tool_end(status == DLC_OK ? run(&command) : status);
 }

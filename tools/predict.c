@@ -424,7 +424,8 @@ static dlc_status open_source(predict_command *command, const dlc_feature **feat
                         "%zu files are arrays (.npy) and %zu are not: "
                         "predict them one kind at a time",
                         count, inputs->count - count);
-    int32_t channels = dlc_trained_channels(command->tool.weights.file.list[0]);
+    int32_t channels = 0;
+    DLC_TRY(dlc_trained_channels(command->tool.weights.file.list[0], &channels));
     if (!channels) /* weights of another program */
         channels = is_grey(command->setup) ? 1 : COLORS;
     if (channels != 1 && channels != COLORS)
@@ -480,8 +481,9 @@ int dlc_command_predict(int argc, char **argv) {
     predict_command command = {.threshold = -1};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
-    dlc_tool_reserve_stdout();
-    dlc_status status = open_samples(&command);
+    dlc_status status = dlc_tool_reserve_stdout();
+    if (status == DLC_OK)
+        status = open_samples(&command);
     if (status == DLC_OK)
         status = dlc_tool_run(command.setup, predict_as_rank, &command, &exit_code);
     exit_code = dlc_tool_close(&command.tool, command.setup, status, exit_code);

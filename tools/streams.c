@@ -112,33 +112,39 @@ static void occupy_closed(void) {
             (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-void dlc_tool_guard_streams(void) {
+dlc_status dlc_tool_guard_streams(void) {
     occupy_closed();
     FILE *out = open_stream(&streams[OUT], isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
     FILE *err = out ? open_stream(&streams[ERROR], _IONBF) : NULL;
     if (!err)
-        return;
+        return dlc_fail(DLC_ERR_NOMEM, "out of memory");
     stdout = out;
     stderr = err;
     guarded = getpid();
-    (void)on_exit(finish, NULL);
+    if (on_exit(finish, NULL) != 0)
+        return dlc_fail(DLC_ERR_NOMEM, "out of memory");
+    return DLC_OK;
 }
 
 FILE *dlc_tool_out(void) {
     return reserved ? reserved : stdout;
 }
 
-void dlc_tool_reserve_stdout(void) {
+dlc_status dlc_tool_reserve_stdout(void) {
     if (reserved || !guarded)
-        return;
+        return DLC_OK;
     FILE *noise = open_stream(&streams[NOISE], _IOLBF);
-    int fd = noise ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : -1;
+    if (!noise)
+        return dlc_fail(DLC_ERR_NOMEM, "out of memory");
+    int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     (void)fflush(stdout);
     if (fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
-        return; /* as before */
+        return dlc_fail(DLC_ERR_IO, "stdout cannot be kept for the document: %s",
+                        strerror(errno)); // NOLINT(concurrency-mt-unsafe): one thread
     streams[OUT].fd = fd;
     reserved = stdout;
     stdout = noise;
+    return DLC_OK;
 }
 
 int dlc_tool_columns(void) {

@@ -267,9 +267,9 @@ int dlc_command_topo(int argc, char **argv) {
     topo_command command = {.seconds = 10};
     int exit_code = 0;
     dlc_tool_parse(&argp, argc, argv, &command);
-    if (command.format == JSON)
-        dlc_tool_reserve_stdout();
     dlc_status status = command.sets.failed ? DLC_ERR_NOMEM : DLC_OK;
+    if (status == DLC_OK && command.format == JSON)
+        status = dlc_tool_reserve_stdout();
     if (status == DLC_OK)
         status = dlc_bench_plan_open((const char *const *)command.sets.list,
                                      command.sets.count, &command.plan);

@@ -12,20 +12,23 @@
 /* ---- A recorded machine -------------------------------------------------------- */
 
 /* The name of the first device plugin that isn't the CPU's; it stands for any GPU. */
-static const char *accelerator_name(const dlc_registry *registry,
-                                    const dlc_device_ops **ops) {
+static dlc_status find_accelerator(const dlc_registry *registry, const char **name,
+                                   const dlc_device_ops **ops) {
     static const dlc_device_ops none = {.size = sizeof none};
     const dlc_feature_entry *entry;
     const dlc_feature *feature = NULL;
+    *name = "gpu";
     *ops = &none;
     for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_DEVICE, i));
          i++)
         if (!(entry->caps & DLC_DEVICE_HOST)) {
-            if (dlc_registry_peek(registry, entry, &feature) == DLC_OK)
+            dlc_status status = dlc_registry_peek(registry, entry, &feature);
+            if (status == DLC_OK)
                 *ops = feature->ops;
-            return entry->name;
+            *name = entry->name;
+            return status == DLC_ERR_NOMEM ? status : DLC_OK;
         }
-    return "gpu";
+    return DLC_OK;
 }
 
 /* Without a transport of their own, devices are connected through the host's memory. */
@@ -45,10 +48,11 @@ static dlc_status note_missing_transport(const dlc_registry *registry, const cha
 dlc_status topo_replay(const topo_recorded *from, const dlc_bench_plan *plan,
                        topo_report *report) {
     const dlc_device_ops *ops = plan->device->ops, *accelerator_ops = NULL;
-    const char *accelerator = accelerator_name(plan->registry, &accelerator_ops);
+    const char *accelerator;
     dlc_topo *topo = &report->topo;
     const dlc_recorded recorded = {from->path, from->nodes, from->ranks,
                                    plan->device->name};
+    DLC_TRY(find_accelerator(plan->registry, &accelerator, &accelerator_ops));
     DLC_TRY(dlc_recorded_read(&recorded, topo));
     size_t gpus = dlc_topo_count(topo, -1, DLC_TOPO_GPU);
     if (gpus)

@@ -66,9 +66,9 @@ static dlc_status add_verdict(request *q, const char *name, dlc_comm_scope scope
 
 /* Asks for the prediction in a scope: that of its slowest group. A call that fails says
  * that it cannot connect them. */
-static void ask_scope(request *q, const dlc_feature *feature, dlc_comm_scope scope,
-                      const dlc_settings *settings, dlc_transport_path *path,
-                      char *reason) {
+static dlc_status ask_scope(request *q, const dlc_feature *feature,
+                            dlc_comm_scope scope, const dlc_settings *settings,
+                            dlc_transport_path *path, char *reason) {
     dlc_transport_prediction *slowest = &path->prediction;
     double bytes = q->bytes * dlc_scopes_fraction(&q->scopes, scope);
     dlc_transport_args query;
@@ -79,7 +79,11 @@ static void ask_scope(request *q, const dlc_feature *feature, dlc_comm_scope sco
     while (dlc_scopes_next(&q->scopes, scope, &at, &query)) {
         dlc_transport_prediction its = {.size = sizeof its};
         query.settings = settings;
-        if (dlc_answer_prediction(feature, &query, its_reason, REASON, &its) != DLC_OK)
+        dlc_status status = dlc_answer_prediction(feature, &query, its_reason, REASON,
+                                                  &its);
+        if (status == DLC_ERR_NOMEM)
+            return status;
+        if (status != DLC_OK)
             (void)snprintf(its_reason, REASON, "%s", dlc_detail());
         int can = its.bandwidth > 0;
         if (any && can && seconds_of(q, &its, bytes) <= seconds_of(q, slowest, bytes))
@@ -89,8 +93,9 @@ static void ask_scope(request *q, const dlc_feature *feature, dlc_comm_scope sco
         path->link_bandwidth = query.link_bandwidth;
         memcpy(reason, its_reason, REASON);
         if (!can)
-            return;
+            break;
     }
+    return DLC_OK;
 }
 
 /* What was found out when a transport was tried counts more than what it predicts. A
@@ -118,7 +123,7 @@ static dlc_status judge(request *q, const dlc_feature *feature, dlc_comm_scope s
     char reason[REASON] = "";
     if (q->args->settings_of)
         DLC_TRY(q->args->settings_of(q->args->context, feature, &settings));
-    ask_scope(q, feature, scope, settings, path, reason);
+    DLC_TRY(ask_scope(q, feature, scope, settings, path, reason));
     correct(q, feature->name, scope, &path->prediction, reason);
     double bytes = q->bytes * dlc_scopes_fraction(&q->scopes, scope);
     return add_verdict(q, feature->name, scope, seconds_of(q, &path->prediction, bytes),

@@ -79,9 +79,15 @@ void dlc_problems_warn_in(dlc_problems *problems, const dlc_config *config,
 
 /* Adds the detail sentence of a call that has failed with `status` because of what the
  * file says, as a mistake in `section` (a name; NULL: none). A position at the
- * beginning of the sentence ("net.ini:12: ") takes precedence over `line`. */
+ * beginning of the sentence ("net.ini:12: ") takes precedence over `line`. That memory
+ * ran out is no mistake of the file: then dlc_problems_report says so. */
 void dlc_problems_add_failure(dlc_problems *problems, const dlc_config *config,
                               int line, const char *section, dlc_status status);
+
+/* The same of a lookup or a parser, whose every failure is a mistake of the file, so
+ * that DLC_ERR_CONFIG is reported. */
+void dlc_problems_add_detail(dlc_problems *problems, const dlc_config *config, int line,
+                             const char *section, dlc_status status);
 
 /* Adds `text` as a warning, with the same rules for its position. */
 void dlc_problems_warn_text(dlc_problems *problems, const dlc_config *config, int line,
@@ -90,7 +96,8 @@ void dlc_problems_warn_text(dlc_problems *problems, const dlc_config *config, in
 /* Logs the mistakes in the order of the file (at most 50, the rest as a number) and
  * clears the list. DLC_OK if there was none (warnings do not count), else a detail
  * sentence like "3 mistakes in net.ini" with DLC_ERR_CONFIG, or the status given to
- * dlc_problems_add_failure if there is nothing else. */
+ * dlc_problems_add_failure if there is nothing else. DLC_ERR_NOMEM, and nothing is
+ * logged, if memory ran out: mistakes may have followed from that. */
 dlc_status dlc_problems_report(dlc_problems *problems);
 
 void dlc_problems_free(dlc_problems *problems); /* it may be used again afterwards */

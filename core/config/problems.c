@@ -248,12 +248,22 @@ static void add_at(dlc_problems *problems, int warning, const dlc_config *config
 
 void dlc_problems_add_failure(dlc_problems *problems, const dlc_config *config,
                               int line, const char *section, dlc_status status) {
+    if (status == DLC_ERR_NOMEM) {
+        problems->failed = 1;
+        return;
+    }
     const char *detail = dlc_detail()[0] ? dlc_detail() : dlc_status_text(status);
     const char *rest = skip_place(detail, config, &line);
     dlc_status first = problems->errors ? problems->status : status;
     add_at(problems, 0, config, (dlc_problem_place){.line = line, .name = section},
            "%s", rest ? rest : detail);
     problems->status = first;
+}
+
+void dlc_problems_add_detail(dlc_problems *problems, const dlc_config *config, int line,
+                             const char *section, dlc_status status) {
+    dlc_problems_add_failure(problems, config, line, section,
+                             status == DLC_ERR_NOMEM ? status : DLC_ERR_CONFIG);
 }
 
 void dlc_problems_warn_text(dlc_problems *problems, const dlc_config *config, int line,
@@ -293,6 +303,10 @@ static void print(const dlc_problem *problem) {
 }
 
 dlc_status dlc_problems_report(dlc_problems *problems) {
+    if (problems->failed) {
+        dlc_problems_free(problems);
+        return dlc_fail(DLC_ERR_NOMEM, "out of memory");
+    }
     if (problems->count)
         qsort(problems->list, problems->count, sizeof *problems->list, in_file_order);
     size_t printed = problems->count < PRINTED ? problems->count : PRINTED;
@@ -310,8 +324,6 @@ dlc_status dlc_problems_report(dlc_problems *problems) {
         rc = dlc_fail(problems->status, "%zu mistake%s in %s", problems->errors,
                       problems->errors == 1 ? "" : "s",
                       problems->file ? problems->file : "the settings");
-    else if (problems->failed)
-        rc = dlc_fail(DLC_ERR_NOMEM, "out of memory");
     dlc_problems_free(problems);
     return rc;
 }

@@ -146,10 +146,15 @@ static dlc_status discover(int is_local, dlc_launch *launch) {
     int io = wanted && (!is_local || options->discover == DLC_DISCOVER_ALL);
     hwloc_topology_t found;
     DLC_TRY(dlc_hwloc_load(io, NULL, &found));
-    /* A job trains without, too: it then knows only which ranks share a machine. */
-    if (wanted && dlc_topo_read_machine(found, &launch->machine) != DLC_OK)
+    dlc_status status = wanted ? dlc_topo_read_machine(found, &launch->machine)
+                               : DLC_OK;
+    if (status != DLC_OK && status != DLC_ERR_NOMEM) {
+        /* A job trains without, too: it then knows only which ranks share a machine. */
         dlc_warn("the topology of this machine is not known: %s", dlc_detail());
-    dlc_status status = dlc_cores_read(found, &launch->cores);
+        status = DLC_OK;
+    }
+    if (status == DLC_OK)
+        status = dlc_cores_read(found, &launch->cores);
     hwloc_topology_destroy(found);
     return status;
 }

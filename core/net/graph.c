@@ -360,11 +360,13 @@ static const dlc_feature *find_type(graph_maker *maker, const dlc_section *secti
     } else if (!type) {
         dlc_problems_add_in(maker->problems, maker->config, section, NULL,
                             "has no `type`");
-    } else if (!dlc_section_is_broken(section, "type") &&
-               dlc_registry_find(maker->registry, DLC_KIND_LAYER, type, maker->device,
-                                 &feature) != DLC_OK) {
-        report_type(maker, section, type, meant);
-        return NULL;
+    } else if (!dlc_section_is_broken(section, "type")) {
+        dlc_status status = dlc_registry_find(maker->registry, DLC_KIND_LAYER, type,
+                                              maker->device, &feature);
+        if (status == DLC_ERR_NOMEM)
+            maker->problems->failed = 1;
+        else if (status != DLC_OK)
+            report_type(maker, section, type, meant);
     }
     return feature;
 }

@@ -90,8 +90,8 @@ dlc_status dlc_listing_read(const char *folder, dlc_listing *listing) {
     if (rc == DLC_OK && (stream = opendir(found.folder)))
         rc = read_names(stream, folder, &found);
     else if (rc == DLC_OK)
-        rc = dlc_fail(DLC_ERR_PLUGIN, "%s: the folder cannot be read: %s", folder,
-                      strerror(errno));
+        rc = dlc_fail(errno == ENOMEM ? DLC_ERR_NOMEM : DLC_ERR_PLUGIN,
+                      "%s: the folder cannot be read: %s", folder, strerror(errno));
     if (stream)
         closedir(stream);
     if (rc == DLC_OK)

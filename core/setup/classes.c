@@ -60,7 +60,10 @@ static dlc_status compare_with_train(dlc_setup *setup) {
     dlc_data_setup *train = &setup->train, *test = &setup->test;
     if (!train->present || !train->feature || train->broken)
         return DLC_OK;
-    if (dlc_data_source_open(setup, train, NULL) != DLC_OK) {
+    dlc_status status = dlc_data_source_open(setup, train, NULL);
+    if (status == DLC_ERR_NOMEM)
+        return status;
+    if (status != DLC_OK) {
         dlc_warn(
             "labels are numbered by the classes of [data.test] alone, since [data] "
             "cannot be read: %s",
@@ -68,7 +71,6 @@ static dlc_status compare_with_train(dlc_setup *setup) {
         dlc_data_source_close(train);
         return DLC_OK;
     }
-    dlc_status status = DLC_OK;
     if (are_known(&train->info) && !are_same(&train->info, &test->info)) {
         dlc_data_source_close(test);
         status = dlc_data_source_open(setup, test, &train->info);

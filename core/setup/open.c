@@ -30,9 +30,11 @@ static const dlc_feature *find_named(dlc_setup *setup, dlc_problems *problems,
     const char *device = setup->device ? setup->device->name : NULL;
     if (!name)
         return NULL; /* the check for required keys reports this */
-    if (dlc_registry_find(setup->registry, kind, name, device, &feature) != DLC_OK)
-        dlc_problems_add(problems, setup->config, dlc_section_key_line(found, key),
-                         "%s", dlc_detail());
+    dlc_status status = dlc_registry_find(setup->registry, kind, name, device,
+                                          &feature);
+    if (status != DLC_OK)
+        dlc_problems_add_detail(problems, setup->config,
+                                dlc_section_key_line(found, key), NULL, status);
     return feature;
 }
 
@@ -125,8 +127,8 @@ static dlc_status find_transport(dlc_setup *setup, dlc_problems *problems,
     if (status == DLC_OK)
         *options = feature->options;
     else
-        dlc_problems_add(problems, setup->config, dlc_section_key_line(found, "type"),
-                         "%s", dlc_detail());
+        dlc_problems_add_detail(problems, setup->config,
+                                dlc_section_key_line(found, "type"), NULL, status);
     return status;
 }
 
@@ -163,8 +165,10 @@ static dlc_status check_transport(dlc_setup *setup, dlc_problems *problems) {
     const char *type = found ? dlc_section_value(found, "type") : NULL;
     const dlc_option *tables[1 + TRANSPORTS] = {dlc_transport_section_options};
     int is_auto = !type || strcmp(type, "auto") == 0;
-    if (!is_auto && find_transports(setup, problems, type, &tables[1]) != DLC_OK)
-        return DLC_OK;
+    dlc_status status = is_auto ? DLC_OK
+                                : find_transports(setup, problems, type, &tables[1]);
+    if (status != DLC_OK)
+        return status == DLC_ERR_NOMEM ? status : DLC_OK;
     if (is_auto && setup->ranks > 1)
         DLC_TRY(load_transports(setup));
     DLC_TRY(dlc_settings_make(setup->config, "transport", tables, 1 + TRANSPORTS,
@@ -210,10 +214,11 @@ static void find_device_indices(dlc_setup *setup, dlc_problems *problems) {
                              dlc_settings_where(run, "gpu"), setup->device->name);
         return;
     }
-    if (dlc_device_indices_parse(text, setup->device, &setup->device_index,
-                                 &setup->device_indices) != DLC_OK) {
-        dlc_problems_add(problems, setup->config, dlc_settings_line(run, "gpu"),
-                         "[train] %s", dlc_detail());
+    dlc_status status = dlc_device_indices_parse(
+        text, setup->device, &setup->device_index, &setup->device_indices);
+    if (status != DLC_OK) {
+        dlc_problems_add_detail(problems, setup->config, dlc_settings_line(run, "gpu"),
+                                "train", status);
         return;
     }
     int is_ranks_set = dlc_settings_is_set(setup->parallel_settings, "ranks") &&
@@ -225,10 +230,12 @@ static void find_device_indices(dlc_setup *setup, dlc_problems *problems) {
 
 static void parse_batch_split(dlc_setup *setup, dlc_problems *problems) {
     const char *text = dlc_settings_get_string(setup->parallel_settings, "batch_split");
-    if (dlc_batch_split_parse(text, &setup->batch_split) != DLC_OK)
-        dlc_problems_add(problems, setup->config,
-                         dlc_settings_line(setup->parallel_settings, "batch_split"),
-                         "[parallel] %s", dlc_detail());
+    dlc_status status = dlc_batch_split_parse(text, &setup->batch_split);
+    if (status != DLC_OK)
+        dlc_problems_add_detail(
+            problems, setup->config,
+            dlc_settings_line(setup->parallel_settings, "batch_split"), "parallel",
+            status);
 }
 
 static dlc_status check_train(dlc_setup *setup, dlc_problems *problems) {

@@ -41,14 +41,18 @@ static const char *without_name(const char *detail, const char *name) {
 
 static void report_misfit(void *context, int32_t layer, dlc_status status) {
     const checked_phase *at = context;
-    (void)status;
     if (at->reported[layer])
         return;
     at->reported[layer] = REPORTED_SHAPE;
-    char *copy = dlc_strdup(
-        without_name(dlc_detail(), at->setup->graph->layer[layer].name));
-    dlc_problems_add_in(at->problems, at->setup->config, section_of(at, layer), NULL,
-                        "%s", copy ? copy : "its shapes do not fit");
+    char *copy = status == DLC_ERR_NOMEM
+                     ? NULL
+                     : dlc_strdup(without_name(dlc_detail(),
+                                               at->setup->graph->layer[layer].name));
+    if (copy)
+        dlc_problems_add_in(at->problems, at->setup->config, section_of(at, layer),
+                            NULL, "%s", copy);
+    else
+        at->problems->failed = 1;
     dlc_free(copy);
 }
 

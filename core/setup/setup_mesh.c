@@ -16,10 +16,12 @@ void dlc_setup_check_mesh(dlc_setup *setup, dlc_problems *problems) {
     const dlc_settings *parallel = setup->parallel_settings;
     if (!setup->graph || problems->errors)
         return;
-    if (parse_mesh(setup) != DLC_OK)
-        dlc_problems_add(problems, setup->config,
-                         dlc_settings_line(parallel, dlc_mesh_settings_key(parallel)),
-                         "[parallel] %s", dlc_detail());
+    dlc_status status = parse_mesh(setup);
+    if (status != DLC_OK)
+        dlc_problems_add_detail(
+            problems, setup->config,
+            dlc_settings_line(parallel, dlc_mesh_settings_key(parallel)), "parallel",
+            status);
     else if (!dlc_settings_is_set(parallel, "ranks") && setup->ranks == 1)
         setup->ranks = dlc_mesh_least_ranks(&setup->mesh_sizes);
     if (setup->mesh_sizes.pipeline == 1 &&

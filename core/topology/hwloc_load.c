@@ -15,12 +15,15 @@ static int init(hwloc_topology_t *topology) {
     char *kept = before ? dlc_strdup(before) : NULL;
     if (before && !kept)
         return -1;
-    setenv(name, "/nonexistent", 1);
-    int rc = hwloc_topology_init(topology);
-    if (kept)
-        setenv(name, kept, 1);
-    else
-        unsetenv(name);
+    int rc = setenv(name, "/nonexistent", 1);
+    if (rc == 0) {
+        rc = hwloc_topology_init(topology);
+        int restored = kept ? setenv(name, kept, 1) : unsetenv(name);
+        if (rc == 0 && restored != 0) {
+            hwloc_topology_destroy(*topology);
+            rc = -1;
+        }
+    }
     dlc_free(kept);
     return rc;
 }
@@ -28,7 +31,7 @@ static int init(hwloc_topology_t *topology) {
 dlc_status dlc_hwloc_load(int io, const char *synthetic, hwloc_topology_t *topology) {
     hwloc_topology_t made;
     if (init(&made))
-        return dlc_fail(DLC_ERR_NOMEM, "hwloc cannot start");
+        return dlc_fail(DLC_ERR_NOMEM, "hwloc cannot start: out of memory");
     hwloc_topology_set_io_types_filter(made, io ? HWLOC_TYPE_FILTER_KEEP_ALL
                                                 : HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_icache_types_filter(made, HWLOC_TYPE_FILTER_KEEP_NONE);
@@ -38,11 +41,13 @@ dlc_status dlc_hwloc_load(int io, const char *synthetic, hwloc_topology_t *topol
     hwloc_topology_set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
                                   "x86");
     dlc_status status = DLC_OK;
+    errno = 0;
     if (synthetic && hwloc_topology_set_synthetic(made, synthetic))
         status = dlc_fail(DLC_ERR_CONFIG,
                           "hwloc cannot read '%s' as a synthetic machine", synthetic);
     else if (hwloc_topology_load(made))
-        status = dlc_fail(DLC_ERR_IO, "hwloc cannot read this machine's topology: %s",
+        status = dlc_fail(errno == ENOMEM ? DLC_ERR_NOMEM : DLC_ERR_IO,
+                          "hwloc cannot read this machine's topology: %s",
                           strerror(errno));
     if (status == DLC_OK)
         *topology = made;

@@ -193,10 +193,10 @@ static void tags_match(suite_run *run) {
 static void flood(suite_member *m) {
     enum { COUNT = 300, BYTES = 700 };
     int32_t peer = 1 - m->rank;
-    dlc_request **sent = dlc_alloc(COUNT, sizeof *sent);
+    dlc_request *sent[COUNT];
     unsigned char *out = suite_group_bytes(m, BYTES);
     fill(out, BYTES, m->rank, peer, 9);
-    for (int i = 0; sent && i < COUNT; i++)
+    for (int i = 0; i < COUNT; i++)
         suite_group_send(m, peer, 9, out, BYTES, &sent[i]);
     for (int i = 0; i < COUNT; i++) {
         dlc_request *got;
@@ -205,9 +205,8 @@ static void flood(suite_member *m) {
         suite_group_wait(m, got);
         verify(m, in, BYTES, peer, 9);
     }
-    for (int i = 0; sent && i < COUNT; i++)
+    for (int i = 0; i < COUNT; i++)
         suite_group_wait(m, sent[i]);
-    dlc_free(sent);
 }
 
 static void floods_pass(suite_run *run) {

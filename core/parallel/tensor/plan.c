@@ -36,23 +36,28 @@ dlc_status dlc_tensor_parallel_outline(const planning *p,
 
 /* Can the layer be split, with its settings? A refusal of the layer is no error here.
  */
-static int can_split(const planning *p, int32_t node) {
+static dlc_status can_split(const planning *p, int32_t node, int *can) {
     dlc_tensor_parallel *tensor = p->tensor;
     dlc_net_tensor_parallel one = tensor->train;
     dlc_net *net = NULL;
     if (!p->is_implied &&
-        p->session->setup->graph->layer[node].parallel != DLC_PARALLEL_AUTO)
-        return 0;
+        p->session->setup->graph->layer[node].parallel != DLC_PARALLEL_AUTO) {
+        *can = 0;
+        return DLC_OK;
+    }
     memset(tensor->layers, 0, (size_t)p->session->setup->graph->layers);
     tensor->layers[node] = 1;
     one.layers = tensor->layers;
-    int can = dlc_tensor_parallel_outline(p, &one, &net) == DLC_OK;
-    if (can)
+    dlc_status status = dlc_tensor_parallel_outline(p, &one, &net);
+    if (status == DLC_ERR_NOMEM)
+        return status;
+    *can = status == DLC_OK;
+    if (*can)
         dlc_net_free(net);
     else if (p->session->rank == 0 && !p->is_implied)
         dlc_info("parallel = auto: layer '%s' is not split (%s)",
                  p->session->setup->graph->layer[node].name, dlc_detail());
-    return can;
+    return DLC_OK;
 }
 
 static dlc_status read_layers(planning *p) {
@@ -68,7 +73,7 @@ static dlc_status read_layers(planning *p) {
             continue;
         p->layer[p->layers] = p->all[i];
         if (p->layer[p->layers].can_split)
-            p->layer[p->layers].can_split = can_split(p, i);
+            DLC_TRY(can_split(p, i, &p->layer[p->layers].can_split));
         p->node[p->layers++] = i;
     }
     return DLC_OK;

@@ -78,18 +78,22 @@ static dlc_status find_available(const planning *p, double *available) {
 /* ---- The choice ------------------------------------------------------------------ */
 
 /* Can the net be built with this schedule? That it can't is no error. */
-static int is_possible(const planning *p, dlc_tensor_schedule schedule) {
+static dlc_status is_possible(const planning *p, dlc_tensor_schedule schedule,
+                              int *is) {
     dlc_net_tensor_parallel split = p->tensor->train;
     dlc_net *net = NULL;
     split.schedule = schedule;
     split.layers = p->tensor->layers;
-    int is = dlc_tensor_parallel_outline(p, &split, &net) == DLC_OK;
-    if (is)
+    dlc_status status = dlc_tensor_parallel_outline(p, &split, &net);
+    if (status == DLC_ERR_NOMEM)
+        return status;
+    *is = status == DLC_OK;
+    if (*is)
         dlc_net_free(net);
     else
         dlc_debug("tensor_schedule = %s is not possible: %s",
                   dlc_plan_schedule_text(schedule), dlc_detail());
-    return is;
+    return DLC_OK;
 }
 
 static void announce(const dlc_plan_chunks chunks[DLC_TENSOR_SCHEDULES],
@@ -113,9 +117,13 @@ dlc_status dlc_tensor_parallel_plan_schedule(planning *p, int32_t first,
     const char *reason = NULL;
     double available = 0;
     DLC_TRY(find_available(p, &available));
-    for (dlc_tensor_schedule i = 0; i < DLC_TENSOR_SCHEDULES; i++)
-        if (i == DLC_TENSOR_WHOLE_BATCH || is_possible(p, i))
+    for (dlc_tensor_schedule i = 0; i < DLC_TENSOR_SCHEDULES; i++) {
+        int is = 1;
+        if (i != DLC_TENSOR_WHOLE_BATCH)
+            DLC_TRY(is_possible(p, i, &is));
+        if (is)
             DLC_TRY(dlc_plan_chunks_of(&group, &p->measured.cluster, i, &chunks[i]));
+    }
     *schedule = dlc_plan_choose_schedule(chunks, available, &reason);
     if (p->session->rank == 0)
         announce(chunks, *schedule, reason);

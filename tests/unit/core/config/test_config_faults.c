@@ -343,7 +343,7 @@ START_TEST(a_report_without_memory_is_a_failure) {
     dlc_memory_fail_at(1);
     dlc_problems_add(&problems, NULL, DLC_LINE_FILE, "wrong");
     dlc_memory_fail_at(0);
-    ck_assert_int_eq(report(&problems, lines, sizeof lines), DLC_ERR_CONFIG);
+    ck_assert_int_eq(report(&problems, lines, sizeof lines), DLC_ERR_NOMEM);
 }
 END_TEST
 
