@@ -1,12 +1,15 @@
 /* For LD_PRELOAD: makes one allocation of the process fail, number FAIL_AT, counted
  * from 1 over those of the command and its library, direct or through the C library.
  * Other libraries have bugs of their own (CUDA's runtime and UCX crash). No allocation
- * of a child process fails. */
+ * of a child process fails. At the end the number of allocations is written to the file
+ * FAIL_COUNT. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,14 +17,29 @@
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *old, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
 
-static long left = -1; /* allocations until the failure; -1: none fails */
+static _Atomic long count;
+static long fail_at = -1; /* none */
+static int is_wanted;
 static pid_t mine;
 
 __attribute__((constructor)) static void begin(void) {
     const char *at = getenv("FAIL_AT");
     mine = getpid();
-    left = at ? strtol(at, NULL, 10) : -1;
+    is_wanted = at || getenv("FAIL_COUNT");
+    fail_at = at ? strtol(at, NULL, 10) : -1;
+}
+
+__attribute__((destructor)) static void end(void) {
+    const char *path = getenv("FAIL_COUNT");
+    long all = atomic_load(&count);
+    is_wanted = 0;
+    FILE *file = path && getpid() == mine ? fopen(path, "we") : NULL;
+    if (!file)
+        return;
+    fprintf(file, "%ld\n", all);
+    fclose(file);
 }
 
 static int is_in(const void *caller, const char *name) {
@@ -53,14 +71,13 @@ static int is_watched(const void *caller) {
 
 static int fails(const void *caller) {
     static __thread int inside;
-    if (left < 0 || inside || getpid() != mine)
+    if (!is_wanted || inside || getpid() != mine)
         return 0;
     inside = 1;
     int counts = is_watched(caller);
     inside = 0;
-    if (!counts || left-- > 1)
+    if (!counts || atomic_fetch_add(&count, 1) + 1 != fail_at)
         return 0;
-    left = -1;
     errno = ENOMEM;
     return 1;
 }
@@ -75,4 +92,14 @@ void *calloc(size_t count, size_t size) {
 
 void *realloc(void *old, size_t size) {
     return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(old, size);
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t size) {
+    if (fails(__builtin_return_address(0)))
+        return ENOMEM;
+    void *made = __libc_memalign(alignment, size);
+    if (!made)
+        return ENOMEM;
+    *memory = made;
+    return 0;
 }
