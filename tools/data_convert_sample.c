@@ -89,10 +89,10 @@ static dlc_status encode(const data_command *command, const convert_format *form
     args.size = sizeof args;
     args.pixels = pixels;
     args.quality = format->quality;
-    const char *made = "";
+    const char *ending = "";
     DLC_TRY(dlc_decoders_encode(command->setup->decoders, lossless, &args, &file->bytes,
-                                &file->count, &made));
-    set_ending(file, made);
+                                &file->count, &ending));
+    set_ending(file, ending);
     return DLC_OK;
 }
 
@@ -132,7 +132,7 @@ static dlc_status convert_encoded(const data_command *command,
     if (!convert_is_resized(format, from.info.height, from.info.width)) {
         /* As small as it can be: all of its bytes are read, and few pixels made. */
         DLC_TRY(decode(&from, channels, 0, worker, &image));
-        set_ending(file, from.format);
+        set_ending(file, from.ops->endings[0]);
         return fill(file, NULL, 0, from.bytes, from.count);
     }
     DLC_TRY(plan_resize(format, from.info.height, from.info.width, &plan));

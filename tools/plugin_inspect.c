@@ -65,6 +65,8 @@ static dlc_status print_feature(const dlc_registry *registry,
            entry->help ? entry->help : "-");
     printf("  device        %s\n", entry->device ? entry->device : "any");
     printf("  capabilities  %s\n", dlc_text_string(&words));
+    if (entry->endings)
+        printf("  endings       %s\n", entry->endings);
     printf("  state         %s%s%s\n", dlc_entry_state_text(entry->state),
            entry->reason ? ": " : "", entry->reason ? entry->reason : "");
     dlc_text_free(&words);

@@ -138,6 +138,8 @@ static void json_feature(dlc_json *json, const dlc_feature_entry *entry,
     dlc_json_string(json, "help", entry->help);
     dlc_json_string(json, "device", entry->device);
     dlc_json_string(json, "capabilities", dlc_text_string(&words));
+    if (entry->kind == DLC_KIND_DECODER)
+        dlc_json_string(json, "endings", entry->endings);
     dlc_json_string(json, "state", dlc_entry_state_text(entry->state));
     dlc_json_string(json, "reason", entry->reason);
     if (with_options)

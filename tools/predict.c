@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
+#include "data/decoders.h"
 #include "image_files.h"
 #include "net/graph_search.h"
 #include "npy.h"
@@ -179,7 +180,7 @@ static const struct argp argp = {
     .doc =
         "Predicts the classes of images with saved weights: the K best of a net that "
         "gives an image one class, all likely ones of a multi-label net.\vImages are files (JPEG, "
-        "PNG, WebP) or arrays (.npy: N, C, H, W or C, H, W; bytes or float32), all "
+        "PNG, WebP and what other decoders read) or arrays (.npy: N, C, H, W or C, H, W; bytes or float32), all "
         "in a folder, or those in a list (a file per line; -: on stdin); or the samples of "
         "a data section. They are transformed as [data.test] says, or [data] if there is "
         "none. Class names are those of the checkpoint. With --json there is one JSON document per line.",
@@ -436,11 +437,15 @@ static dlc_status open_source(predict_command *command, const dlc_feature **feat
 }
 
 static dlc_status open_given(predict_command *command) {
-    static const char endings[] = "jpg,jpeg,png,webp";
     const dlc_feature *feature = NULL;
     dlc_source *source = NULL;
-    for (size_t i = 0; i < command->words.count; i++)
-        DLC_TRY(dlc_inputs_add(&command->inputs, endings, command->words.list[i]));
+    char *endings = NULL;
+    DLC_TRY(dlc_decoders_endings(command->setup->registry, &endings));
+    dlc_status status = DLC_OK;
+    for (size_t i = 0; status == DLC_OK && i < command->words.count; i++)
+        status = dlc_inputs_add(&command->inputs, endings, command->words.list[i]);
+    dlc_free(endings);
+    DLC_TRY(status);
     DLC_TRY(open_source(command, &feature, &source));
     return dlc_setup_test_source(command->setup, feature, source);
 }

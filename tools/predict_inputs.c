@@ -12,28 +12,16 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "data/decoders.h"
 
 static int is_array(const char *path) {
     const char *ending = strrchr(path, '.');
     return ending && strcasecmp(ending, ".npy") == 0;
 }
 
-/* Is the ending of the path one of the list "jpg,png"? */
-static int is_listed(const char *path, const char *list) {
-    const char *ending = strrchr(path, '.');
-    size_t length = ending ? strlen(++ending) : 0;
-    while (length && *list) {
-        size_t end = strcspn(list, ",");
-        if (end == length && strncasecmp(list, ending, length) == 0)
-            return 1;
-        list += end + (list[end] == ',');
-    }
-    return 0;
-}
-
 /* A folder may hold other files beside samples; a file that is named must be one. */
 static int is_sample(const char *path, const char *endings) {
-    return is_array(path) || is_listed(path, endings);
+    return is_array(path) || dlc_ends_as(path, endings);
 }
 
 static dlc_status add_file(dlc_inputs *inputs, const char *path) {

@@ -2,6 +2,7 @@
 #include "data/decoders.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -50,6 +51,51 @@ void dlc_decoders_close(dlc_decoders *decoders) {
     dlc_free(decoders);
 }
 
+/* ---- Endings ----------------------------------------------------------------- */
+
+static int is_listed(const char *ending, size_t length, const char *endings) {
+    for (const char *at = endings; *at;) {
+        size_t own = strcspn(at, ",");
+        if (own == length && strncasecmp(at, ending, length) == 0)
+            return 1;
+        at += own + (at[own] == ',');
+    }
+    return 0;
+}
+
+int dlc_ends_as(const char *name, const char *endings) {
+    const char *ending = strrchr(name, '.');
+    return ending && ending[1] && is_listed(ending + 1, strlen(ending + 1), endings);
+}
+
+/* Adds those of a list that are not there. */
+static void add_endings(dlc_text *all, const char *list) {
+    while (*list) {
+        size_t length = strcspn(list, ",");
+        if (!is_listed(list, length, dlc_text_string(all)))
+            dlc_text_add(all, ",%.*s", (int)length, list);
+        list += length + (list[length] == ',');
+    }
+}
+
+dlc_status dlc_decoders_endings(const dlc_registry *registry, char **endings) {
+    const dlc_feature_entry *entry;
+    dlc_text all = {0};
+    dlc_text_add(&all, "%s", DLC_USUAL_ENDINGS);
+    for (size_t i = 0; (entry = dlc_registry_feature(registry, DLC_KIND_DECODER, i));
+         i++)
+        if (entry->endings)
+            add_endings(&all, entry->endings);
+    dlc_status status = dlc_text_status(&all);
+    if (status == DLC_OK)
+        *endings = all.bytes;
+    else
+        dlc_text_free(&all);
+    return status;
+}
+
+/* ---- Files -------------------------------------------------------------------- */
+
 /* Fails with the formats that are known. */
 static dlc_status fail_unknown(const dlc_decoders *decoders, size_t count) {
     dlc_text names = {0};
@@ -96,7 +142,7 @@ dlc_status dlc_decoders_inspect(const dlc_decoders *decoders, const void *bytes,
                         "the image has %d x %d pixels, more than max_pixels = %lld "
                         "allows",
                         (int)info.width, (int)info.height, (long long)max_pixels);
-    *encoded = (dlc_encoded){bytes, count, ops, feature->name, info};
+    *encoded = (dlc_encoded){bytes, count, ops, info};
     return DLC_OK;
 }
 
@@ -126,7 +172,7 @@ static int can_encode(const dlc_feature *feature, int lossless) {
 
 dlc_status dlc_decoders_encode(const dlc_decoders *decoders, int lossless,
                                const dlc_encode_args *args, unsigned char **bytes,
-                               uint64_t *count, const char **format) {
+                               uint64_t *count, const char **ending) {
     size_t i = 0;
     while (i < decoders->count && !can_encode(decoders->feature[i], lossless))
         i++;
@@ -137,6 +183,6 @@ dlc_status dlc_decoders_encode(const dlc_decoders *decoders, int lossless,
                         lossless ? "lossless" : "compressed");
     const dlc_decoder_ops *ops = decoders->feature[i]->ops;
     DLC_TRY(DLC_ASK(ops, "encode", ops->encode(args, bytes, count)));
-    *format = decoders->feature[i]->name;
+    *ending = ops->endings[0];
     return DLC_OK;
 }

@@ -16,12 +16,24 @@ typedef struct dlc_decoders dlc_decoders;
 dlc_status dlc_decoders_open(const dlc_registry *registry, dlc_decoders **decoders);
 void dlc_decoders_close(dlc_decoders *decoders); /* NULL allowed */
 
+/* How the names of image files of the usual formats end. Files that no installed
+ * decoder reads are not passed over in silence then: their samples fail. */
+#define DLC_USUAL_ENDINGS "jpg,jpeg,png,webp"
+
+/* The usual endings, and those of all decoders that are installed, each once and joined
+ * by commas; also of decoders that cannot be used on this machine. The caller frees the
+ * text with dlc_free. */
+dlc_status dlc_decoders_endings(const dlc_registry *registry, char **endings);
+
+/* Is what follows the last dot of a name, in upper or lower case, one of these
+ * endings? */
+int dlc_ends_as(const char *name, const char *endings);
+
 /* A file in memory, and what its header says. */
 typedef struct dlc_encoded {
     const unsigned char *bytes;
     size_t count;
     const dlc_decoder_ops *ops; /* of the decoder for it */
-    const char *format;         /* its name */
     dlc_image_info info;
 } dlc_encoded;
 
@@ -40,10 +52,10 @@ dlc_status dlc_decoders_decode(const dlc_encoded *encoded, int32_t channels,
                                unsigned char *pixels);
 
 /* Makes a file of pixels, by the first decoder that can, lossless or not. The caller
- * frees *bytes with dlc_free; *format is the name of the decoder. DLC_ERR_PLUGIN: none
- * can. */
+ * frees *bytes with dlc_free; *ending is how the name of such a file ends.
+ * DLC_ERR_PLUGIN: none can. */
 dlc_status dlc_decoders_encode(const dlc_decoders *decoders, int lossless,
                                const dlc_encode_args *args, unsigned char **bytes,
-                               uint64_t *count, const char **format);
+                               uint64_t *count, const char **ending);
 
 #endif

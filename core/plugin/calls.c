@@ -112,11 +112,9 @@ static const call data_calls[] = {
     CALLS_END,
 };
 static const call decoder_calls[] = {
-    CALL(dlc_decoder_ops, matches),
-    CALL(dlc_decoder_ops, inspect),
-    CALL(dlc_decoder_ops, decode),
-    CALL(dlc_decoder_ops, example),
-    CALLS_END,
+    CALL(dlc_decoder_ops, endings), CALL(dlc_decoder_ops, matches),
+    CALL(dlc_decoder_ops, inspect), CALL(dlc_decoder_ops, decode),
+    CALL(dlc_decoder_ops, example), CALLS_END,
 };
 
 /* `table` starts with its size, and every entry is a pointer. */

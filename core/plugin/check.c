@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include <dlcore/decoder.h>
 #include <dlcore/layer.h>
 
 #include "base/status.h"
@@ -109,6 +110,27 @@ dlc_status dlc_plugin_check(const char *path, const dlc_plugin *plugin,
     return check_features(path, plugin, features);
 }
 
+/* The endings of a decoder's files, a list that NULL ends. */
+static dlc_status check_endings(const char *const *endings) {
+    size_t count = 0;
+    for (; endings[count]; count++) {
+        size_t length = strnlen(endings[count], DLC_ENDING_LENGTH_MAX + 1);
+        if (count == DLC_ENDINGS_MAX)
+            return dlc_fail(DLC_ERR_PLUGIN,
+                            "its list of endings has more than %d, or does not end "
+                            "with NULL",
+                            DLC_ENDINGS_MAX);
+        if (length < 1 || length > DLC_ENDING_LENGTH_MAX ||
+            strspn(endings[count], "abcdefghijklmnopqrstuvwxyz0123456789") != length)
+            return dlc_fail(DLC_ERR_PLUGIN,
+                            "ending %zu of its files is not valid: use 1 to %d of a-z "
+                            "and 0-9, without a dot",
+                            count, DLC_ENDING_LENGTH_MAX);
+    }
+    return count ? DLC_OK
+                 : dlc_fail(DLC_ERR_PLUGIN, "it has no endings of names of files");
+}
+
 static dlc_status check_ops(const dlc_feature *feature) {
     if (!feature->ops)
         return dlc_fail(DLC_ERR_PLUGIN, "it has no table of operations");
@@ -119,7 +141,8 @@ static dlc_status check_ops(const dlc_feature *feature) {
     if (feature->kind == DLC_KIND_LAYER &&
         !(layer->family->name && is_name(layer->family->name)))
         return dlc_fail(DLC_ERR_PLUGIN, "the name of its family is not valid");
-    return DLC_OK;
+    const dlc_decoder_ops *decoder = feature->ops;
+    return feature->kind == DLC_KIND_DECODER ? check_endings(decoder->endings) : DLC_OK;
 }
 
 dlc_status dlc_feature_check(const dlc_feature *feature, dlc_entry_state *state) {

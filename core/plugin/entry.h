@@ -32,7 +32,9 @@ typedef struct dlc_feature_entry {
     const char *name, *help, *device; /* as in dlc_feature; in a refused feature they
                                          may be any text, and help NULL */
     uint64_t caps;
-    uint32_t offers; /* DLC_OFFERS_ bits; 0 if it is refused */
+    uint32_t offers;     /* DLC_OFFERS_ bits; 0 if it is refused */
+    const char *endings; /* of a decoder's files, joined by commas; NULL: none, or it is
+                            refused */
     const struct dlc_plugin_entry *plugin;
     dlc_entry_state state;
     const char *reason; /* NULL if usable */

@@ -70,6 +70,7 @@ void dlc_report_pack(const dlc_report *report, dlc_text *bytes) {
         dlc_pack_text(bytes, feature->name);
         dlc_pack_text(bytes, feature->help);
         dlc_pack_text(bytes, feature->device);
+        dlc_pack_text(bytes, feature->endings);
     }
 }
 
@@ -103,6 +104,7 @@ static void unpack_feature(dlc_unpacking *from, dlc_feature_entry *feature) {
     feature->name = dlc_unpack_text(from);
     feature->help = dlc_unpack_text(from);
     feature->device = dlc_unpack_text(from);
+    feature->endings = dlc_unpack_text(from);
     from->failed |= !feature->name ||
                     (feature->state != DLC_ENTRY_USABLE && !feature->reason);
 }

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <dlcore/decoder.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -60,6 +62,15 @@ static char *keep_detail(int fd, dlc_status rc) {
     return detail;
 }
 
+static char *join_endings(int fd, const dlc_decoder_ops *ops) {
+    dlc_text text = {0};
+    for (const char *const *one = ops->endings; *one; one++)
+        dlc_text_add(&text, "%s%s", one == ops->endings ? "" : ",", *one);
+    if (text.failed)
+        send_no_memory(fd);
+    return text.bytes;
+}
+
 static void check_features(int fd, const dlc_plugin *plugin, dlc_report *report) {
     report->feature = dlc_alloc(report->plugin.features, sizeof *report->feature);
     if (!report->feature)
@@ -79,12 +90,16 @@ static void check_features(int fd, const dlc_plugin *plugin, dlc_report *report)
         }
         entry->state = DLC_ENTRY_USABLE;
         entry->offers = dlc_calls_offered(feature);
+        if (feature->kind == DLC_KIND_DECODER)
+            entry->endings = join_endings(fd, feature->ops);
     }
 }
 
 static void free_report(dlc_report *report) {
-    for (size_t i = 0; report->feature && i < report->plugin.features; i++)
+    for (size_t i = 0; report->feature && i < report->plugin.features; i++) {
         dlc_free((void *)report->feature[i].reason);
+        dlc_free((void *)report->feature[i].endings);
+    }
     dlc_free(report->feature);
     dlc_free((void *)report->plugin.reason);
 }

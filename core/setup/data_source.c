@@ -3,6 +3,7 @@
 
 #include <xxhash.h>
 
+#include "base/memory.h"
 #include "base/process.h"
 #include "plugin/answers.h"
 #include "plugin/host.h"
@@ -37,8 +38,13 @@ dlc_status dlc_data_source_open(dlc_setup *setup, dlc_data_setup *data,
         args.class_names = classes->class_names;
         args.classes = classes->classes;
     }
+    char *endings = NULL;
+    DLC_TRY(dlc_decoders_endings(setup->registry, &endings));
+    args.image_endings = endings;
     dlc_process_return(); /* its paths may be relative */
-    DLC_TRY(DLC_ASK(ops, "open", ops->open(&args, &data->source)));
+    dlc_status status = DLC_ASK(ops, "open", ops->open(&args, &data->source));
+    dlc_free(endings);
+    DLC_TRY(status);
     DLC_TRY(dlc_answer_check_opened(data->feature, "open", data->source));
     return dlc_data_source_describe(setup, data);
 }

@@ -3,8 +3,9 @@
  *
  * A data source returns the bytes of a file as they are (DLC_FIELD_ENCODED). The core
  * finds the decoder by the first bytes, asks for the size of the picture, decides which
- * part of it is needed and how large, and has only that decoded. A decoder needs no
- * settings, so its feature has no options.
+ * part of it is needed and how large, and has only that decoded. Which files of a
+ * folder are pictures is told by their names: a decoder declares the endings of its
+ * format. It needs no settings, so its feature has no options.
  *
  *     dlc_decoder_ops  needed    thread  may block
  *     matches          required  any     no
@@ -76,9 +77,22 @@ typedef struct dlc_encode_args {
     const unsigned char *pixels; /* as those of decode */
 } dlc_encode_args;
 
+/* Limits of the endings that a decoder declares. */
+enum {
+    DLC_ENDINGS_MAX = 16,       /* how many there may be */
+    DLC_ENDING_LENGTH_MAX = 15, /* characters of each */
+};
+
 /* The table of calls of a decoder. */
 typedef struct dlc_decoder_ops {
     uint32_t size;
+
+    /* Required. How the names of files of this format end: what follows the last dot,
+     * of a-z and 0-9; at least one, the usual one first, and NULL at the end:
+     * {"tif", "tiff", NULL}. Upper and lower case do not matter in names of files. In
+     * folders and archives all files with the endings of any decoder are pictures, and
+     * others are passed over; `matches` then decides whose they are. */
+    const char *const *endings;
 
     /* Required. 1 if a file with these first bytes is of this format, otherwise 0.
      * `count` is at least 16, unless the whole file is shorter. */
@@ -106,7 +120,7 @@ typedef struct dlc_decoder_ops {
     /* Optional. Makes a file of a picture of any size and channels, in memory of
      * dlc_host.alloc that the caller frees; a failure sets neither. `matches` knows the
      * file, and it decodes to a picture of this size. The same pixels give the same
-     * bytes. DLC_ERR_NOMEM. */
+     * bytes. Its name gets the first of `endings`. DLC_ERR_NOMEM. */
     dlc_status (*encode)(const dlc_encode_args *args, unsigned char **bytes,
                          uint64_t *count);
 } dlc_decoder_ops;

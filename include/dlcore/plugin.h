@@ -49,7 +49,7 @@ extern "C" {
  * its minor number, so dlcore refuses a plugin that was built with another draft. 1.0
  * will freeze the interface; the rules above hold from then on. */
 #define DLC_ABI_MAJOR 0
-#define DLC_ABI_MINOR 17
+#define DLC_ABI_MINOR 18
 
 /* The name of the exported symbol, with the major version. */
 #define DLC_PLUGIN_SYMBOL "dlc_plugin_v0"

@@ -219,8 +219,9 @@ class Convert(unittest.TestCase):
         self.convert("small", "--resize=60")
         shard, = (self.folder / "small").glob("*.tar")
         with tarfile.open(shard) as tar:
-            jpeg = tar.extractfile(tar.next()).read()
-        self.assertEqual(jpeg[:2], b"\xff\xd8")
+            member = tar.next()
+            jpeg = tar.extractfile(member).read()
+        self.assertEqual((pathlib.Path(member.name).suffix, jpeg[:2]), (".jpg", b"\xff\xd8"))
         for name, data in (("jpg", jpeg), ("png", whole)):
             path = self.folder / f"pictures/a b/00.{name}"
             path.write_bytes(data)

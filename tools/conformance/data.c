@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/decoders.h"
 #include "data/samples.h"
 #include "digest.h"
 #include "fence.h"
@@ -37,7 +38,10 @@ typedef struct copies {
 
 static dlc_status open_source(suite_run *run, uint64_t seed, dlc_source **source) {
     const dlc_data_ops *ops = run->feature->ops;
-    dlc_data_args args = {.size = sizeof args, .settings = run->settings, .seed = seed};
+    dlc_data_args args = {.size = sizeof args,
+                          .settings = run->settings,
+                          .seed = seed,
+                          .image_endings = DLC_USUAL_ENDINGS};
     return ops->open(&args, source);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/decoders.h"
 #include "device_fixture.h"
 #include "host.h"
 #include "process.h"
@@ -43,7 +44,10 @@ static dlc_status open_device(fixture *l) {
 
 static dlc_status open_data(fixture *l) {
     const dlc_data_ops *ops = l->run->feature->ops;
-    dlc_data_args args = {.size = sizeof args, .settings = l->run->settings, .seed = 1};
+    dlc_data_args args = {.size = sizeof args,
+                          .settings = l->run->settings,
+                          .seed = 1,
+                          .image_endings = DLC_USUAL_ENDINGS};
     dlc_source *source = NULL;
     dlc_status status = ops->open(&args, &source);
     l->object = source;

@@ -77,8 +77,8 @@ static dlc_status open_root(const dlc_settings *settings, dlc_source *source) {
     return DLC_OK;
 }
 
-static dlc_status list_images(const dlc_settings *settings, dlc_source *source) {
-    const char *list = host->get_string(settings, "list");
+static dlc_status list_images(const dlc_data_args *args, dlc_source *source) {
+    const char *list = host->get_string(args->settings, "list");
     dlc_status status;
     if (list) {
         status = list_read(list, source->several, &source->images, &source->labels);
@@ -86,15 +86,16 @@ static dlc_status list_images(const dlc_settings *settings, dlc_source *source) 
             status = classes_check(&source->known, source->labels,
                                    table_count(&source->images), list);
     } else {
-        status = folder_read(source->fd, source->root,
-                             host->get_string(settings, "endings"), &source->known,
+        status = folder_read(source->fd, source->root, endings_of(args), &source->known,
                              &source->images);
     }
     if (status == DLC_OK && table_count(&source->images) == 0)
-        return host->fail(DLC_ERR_DATA, "%s: no images; %s", list ? list : source->root,
+        return host->fail(DLC_ERR_DATA, "%s: no images; %s%s",
+                          list ? list : source->root,
                           list ? "its lines are a path and the number of a class"
                                : "each class needs a folder with files in it, whose "
-                                 "names end as `endings` says");
+                                 "names end in ",
+                          list ? "" : endings_of(args));
     return status;
 }
 
@@ -126,7 +127,7 @@ static dlc_status images_open(const dlc_data_args *args, dlc_source **source) {
     if (status == DLC_OK)
         status = classes_know(args, &made->known);
     if (status == DLC_OK)
-        status = list_images(args->settings, made);
+        status = list_images(args, made);
     fields_make(host->get_bool(args->settings, "grey"), &made->known, made->labels,
                 made->field);
     if (status == DLC_OK && made->several)
@@ -223,7 +224,7 @@ static const dlc_option options[] = {
     DLC_STRING("classes", NULL,
                "names of the classes in the order of their labels, joined by commas; "
                "default: the folders of the training data, sorted"),
-    OPTION_ENDINGS(", in folders; other files are left out"),
+    OPTION_ENDINGS(", in folders, where other files are passed over"),
     OPTION_GREY,
     DLC_OPTIONS_END,
 };

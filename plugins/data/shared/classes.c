@@ -143,6 +143,11 @@ void label_give(dlc_sample *sample, int at, const int32_t *label) {
     }
 }
 
+const char *endings_of(const dlc_data_args *args) {
+    const char *written = host->get_string(args->settings, "endings");
+    return written ? written : args->image_endings;
+}
+
 int name_ends_as(const char *name, const char *endings) {
     const char *ending = strrchr(name, '.');
     size_t length = ending ? strlen(++ending) : 0;

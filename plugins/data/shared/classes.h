@@ -42,9 +42,14 @@ void label_give(dlc_sample *sample, int at, const int32_t *label);
 
 /* Options that these sources have alike. */
 #define OPTION_ENDINGS(where) \
-    DLC_STRING("endings", "jpg,jpeg,png,webp", "how the names of image files end" where)
+    DLC_STRING("endings", NULL, \
+               "how the names of image files end" where \
+               "; default: jpg,jpeg,png,webp and what installed decoders add")
 #define OPTION_GREY \
     DLC_BOOL("grey", "false", "images have one channel, the brightness, and not three")
+
+/* How the names of image files end: as `endings` says, or as the core does. */
+const char *endings_of(const dlc_data_args *args);
 
 /* Is what follows the last dot of a name one of some endings, such as "jpg, png"? */
 int name_ends_as(const char *name, const char *endings);

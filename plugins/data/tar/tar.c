@@ -285,12 +285,12 @@ static dlc_status open_shards(dlc_source *source, const char *endings) {
 }
 
 /* What the settings say of the files of a sample. */
-static void choose_files(const dlc_settings *settings, dlc_source *source,
+static void choose_files(const dlc_data_args *args, dlc_source *source,
                          const char **endings) {
+    const dlc_settings *settings = args->settings;
     source->wants_arrays = fields_are_asked(settings);
     source->reads_label = !host->is_set(settings, "label");
-    *endings = host->is_set(settings, "image") ? ""
-                                               : host->get_string(settings, "endings");
+    *endings = host->is_set(settings, "image") ? "" : endings_of(args);
     for (int i = 0; i < KINDS; i++)
         source->has[i] = source->wants_arrays ? -1 : 1;
 }
@@ -324,7 +324,7 @@ static dlc_status tar_open(const dlc_data_args *args, dlc_source **source) {
     if (!made)
         return DLC_ERR_NOMEM;
     made->arrays.all.path = pattern;
-    choose_files(settings, made, &endings);
+    choose_files(args, made, &endings);
     dlc_status status = classes_know(args, &made->arrays.all.known);
     if (status == DLC_OK)
         status = find_shards(made, pattern);

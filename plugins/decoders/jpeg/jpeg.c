@@ -231,8 +231,11 @@ static dlc_status encode(const dlc_encode_args *args, unsigned char **bytes,
     return jpeg_encode(host, args, bytes, count);
 }
 
+static const char *const endings[] = {"jpg", "jpeg", NULL};
+
 static const dlc_decoder_ops ops = {
     .size = sizeof ops,
+    .endings = endings,
     .matches = jpeg_matches,
     .inspect = jpeg_inspect,
     .decode = jpeg_decode,

@@ -196,8 +196,11 @@ static dlc_status png_load(const dlc_host *services) {
     return DLC_OK;
 }
 
+static const char *const endings[] = {"png", NULL};
+
 static const dlc_decoder_ops ops = {
     .size = sizeof ops,
+    .endings = endings,
     .matches = png_matches,
     .inspect = png_inspect,
     .decode = png_decode,

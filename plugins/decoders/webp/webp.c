@@ -142,8 +142,11 @@ static dlc_status webp_load(const dlc_host *services) {
     return DLC_OK;
 }
 
+static const char *const endings[] = {"webp", NULL};
+
 static const dlc_decoder_ops ops = {
     .size = sizeof ops,
+    .endings = endings,
     .matches = webp_matches,
     .inspect = webp_inspect,
     .decode = webp_decode,

@@ -169,6 +169,9 @@ mutant("feature.calls", "decoder", ("static const dlc_feature features[]", 'stat
                                     '    DLC_BOOL("fast", "no", "decode faster"), DLC_OPTIONS_END};\n'
                                     "static const dlc_feature features[]"),
        ("     .ops = &ops},", "     .options = options,\n     .ops = &ops},"))
+mutant("feature.descriptor", "decoder", ("    .endings = endings,\n", ""))
+mutant("feature.descriptor", "decoder", ('{"pgm", "ppm", NULL}', '{"pgm", ".ppm", NULL}'))
+mutant("feature.descriptor", "decoder", ('{"pgm", "ppm", NULL}', "{NULL}"))
 mutant("decoder.example", "decoder", ("info->shrink_max = 1", "info->shrink_max = 3"))
 mutant("decoder.matches", "decoder", ("    return count >= 3 && bytes[0] == 'P'", "    return count >= 3 || bytes[0] == 'P'"))
 mutant("decoder.whole", "decoder", ("x < args->x + args->width; x++)", "x < args->x + args->width - 1; x++)"))

@@ -141,8 +141,12 @@ static dlc_status pnm_encode(const dlc_encode_args *args, unsigned char **bytes,
 #define ROWS ROW ROW ROW ROW
 static const unsigned char example[] = "P5\n16 16\n255\n" ROWS ROWS ROWS ROWS;
 
+/* Files of a folder with these endings are images. */
+static const char *const endings[] = {"pgm", "ppm", NULL};
+
 static const dlc_decoder_ops ops = {
     .size = sizeof ops,
+    .endings = endings,
     .matches = pnm_matches,
     .inspect = pnm_inspect,
     .decode = pnm_decode,

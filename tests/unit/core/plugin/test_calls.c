@@ -240,6 +240,7 @@ START_TEST(sources) {
 END_TEST
 
 START_TEST(decoders) {
+    LACKS(DLC_KIND_DECODER, 0, decoder, endings);
     LACKS(DLC_KIND_DECODER, 0, decoder, matches);
     LACKS(DLC_KIND_DECODER, 0, decoder, inspect);
     LACKS(DLC_KIND_DECODER, 0, decoder, decode);

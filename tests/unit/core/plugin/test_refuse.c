@@ -82,6 +82,13 @@ static const refusal feature_refusals[] = {
     {"feature-ops", "it has no table of operations"},
     {"feature-call", "its table of operations lacks read"},
     {"feature-options", "samples"},
+    {"endings-none", "it has no endings of names of files"},
+    {"endings-more", "its list of endings has more than 16"},
+    {"endings-dot", "ending 1 of its files is not valid"},
+    {"endings-upper", "ending 0 of its files is not valid"},
+    {"endings-empty", "use 1 to 15 of a-z and 0-9, without a dot"},
+    {"endings-comma", "ending 0 of its files is not valid"},
+    {"endings-long", "ending 0 of its files is not valid"},
 };
 
 START_TEST(refuses_feature) {
@@ -101,7 +108,9 @@ START_TEST(refuses_feature) {
                                                   ? DLC_ENTRY_IGNORED
                                                   : DLC_ENTRY_REFUSED);
     ck_contains(entry->feature[0].reason, r->says);
+    ck_assert_ptr_null(entry->feature[0].endings);
     ck_assert_ptr_null(dlc_registry_usable(registry, DLC_KIND_DATA, 0));
+    ck_assert_ptr_null(dlc_registry_usable(registry, DLC_KIND_DECODER, 0));
     dlc_registry_close(registry);
 }
 END_TEST
@@ -111,6 +120,7 @@ START_TEST(accepts_the_limits) {
     const char *dir = dir_make();
     dir_add(dir, "name-63", NULL);
     dir_add(dir, "features-most", NULL);
+    dir_add(dir, "endings-most", NULL);
     dlc_registry *registry = registry_over(dir);
     const dlc_plugin_entry *entry = entry_of(registry, "name-63.so");
     ck_assert_int_eq(entry->state, DLC_ENTRY_USABLE);
@@ -119,6 +129,11 @@ START_TEST(accepts_the_limits) {
     ck_assert_int_eq(entry->state, DLC_ENTRY_USABLE);
     ck_assert_uint_eq(entry->features, 1024);
     ck_assert_int_eq(entry->feature[1023].state, DLC_ENTRY_USABLE);
+    ck_assert_ptr_null(entry->feature[1023].endings);
+    entry = entry_of(registry, "endings-most.so");
+    ck_assert_int_eq(entry->feature[0].state, DLC_ENTRY_USABLE);
+    ck_assert_str_eq(entry->feature[0].endings,
+                     "a0,b,c,d,e,f,g,h,i,j,k,l,m,n,o,abcdefghijklmn9");
     dlc_registry_close(registry);
 }
 END_TEST

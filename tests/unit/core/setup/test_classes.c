@@ -32,6 +32,8 @@ static dlc_status any_open(const classes *from, const dlc_data_args *args,
                            dlc_source **source) {
     if (from->broken && (from->broken != NAMELESS || !args->class_names))
         return dlc_fail(DLC_ERR_DATA, "it is broken");
+    ck_assert_ptr_eq(strstr(args->image_endings, "jpg,jpeg,png,webp"),
+                     args->image_endings);
     dlc_source *made = calloc(1, sizeof *made);
     ck_assert_ptr_nonnull(made);
     *made = (dlc_source){.from = from, .name = from->name, .count = from->count};
@@ -169,8 +171,19 @@ static const struct {
      0},
 };
 
+static dlc_registry *registry; /* sources are told what its decoders read */
+
+static void open_registry(void) {
+    ck_assert_int_eq(dlc_registry_open(&registry), DLC_OK);
+}
+
+static void close_registry(void) {
+    dlc_registry_close(registry);
+}
+
 START_TEST(labels_mean_the_same) {
-    dlc_setup setup = {.train = {.present = 1, .feature = &train_feature},
+    dlc_setup setup = {.registry = registry,
+                       .train = {.present = 1, .feature = &train_feature},
                        .test = {.present = 1, .feature = &test_feature}};
     dlc_log_level_set(DLC_LOG_ERROR);
     of_train = &cases[_i].train;
@@ -203,7 +216,8 @@ START_TEST(labels_are_those_of_the_weights) {
     static const dlc_data_info trained = {
         .size = sizeof trained, .classes = 2, .class_names = names};
     classes test = {.name = {"cat"}, .count = 1, .obeys = _i};
-    dlc_setup setup = {.train = {.present = 1, .feature = &train_feature},
+    dlc_setup setup = {.registry = registry,
+                       .train = {.present = 1, .feature = &train_feature},
                        .test = {.present = 1, .feature = &test_feature},
                        .trained = &trained};
     of_train = &broken;
@@ -224,6 +238,7 @@ int main(void) {
     Suite *suite = suite_create("classes");
     TCase *test = tcase_create("classes");
     suite_add_tcase(suite, test);
+    tcase_add_unchecked_fixture(test, open_registry, close_registry);
     tcase_add_loop_test(test, labels_mean_the_same, 0, sizeof cases / sizeof *cases);
     tcase_add_loop_test(test, labels_are_those_of_the_weights, 0, 2);
     SRunner *runner = srunner_create(suite);

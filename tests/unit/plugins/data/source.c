@@ -20,7 +20,10 @@ dlc_status source_open(const char *name, uint64_t seed, const char *const *sets,
     const dlc_feature *feature = plugin_find(DLC_KIND_DATA, name);
     opened made = {.ops = feature->ops, .info.size = sizeof made.info};
     made.settings = plugin_settings(feature, sets);
-    dlc_data_args args = {.size = sizeof args, .settings = made.settings, .seed = seed};
+    dlc_data_args args = {.size = sizeof args,
+                          .settings = made.settings,
+                          .seed = seed,
+                          .image_endings = "jpg,jpeg,png,webp"};
     dlc_status status = made.ops->open(&args, &made.source);
     if (status != DLC_OK) {
         ck_assert_ptr_null(made.source); /* outputs are set only on success */
@@ -51,7 +54,9 @@ void source_starved(const char *name, const char *const *sets) {
     const dlc_feature *feature = plugin_find(DLC_KIND_DATA, name);
     const dlc_data_ops *ops = feature->ops;
     dlc_settings *settings = plugin_settings(feature, sets);
-    dlc_data_args args = {.size = sizeof args, .settings = settings};
+    dlc_data_args args = {.size = sizeof args,
+                          .settings = settings,
+                          .image_endings = "jpg,jpeg,png,webp"};
     dlc_status status = DLC_ERR_NOMEM;
     size_t n = 1;
     for (; status != DLC_OK; n++) {

@@ -119,6 +119,12 @@ typedef struct dlc_data_args {
      * a class that is not in the list. */
     const char *const *class_names;
     int32_t classes; /* length of class_names */
+
+    /* How the names of image files end, in lower case and joined by commas: those of
+     * the usual formats and of all decoders that are installed,
+     * "jpg,jpeg,png,webp,tif". A source that looks for images in folders or archives
+     * takes the files with these endings, in upper case too. Never NULL. */
+    const char *image_endings;
 } dlc_data_args;
 
 /* What a source contains. */
