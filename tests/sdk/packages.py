@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Compares what is installed with packaging/: every file must be in exactly one Debian
-package and in exactly one RPM, both must be divided in the same way, and versions and names
-must agree.
+package and in exactly one RPM, both must be divided in the same way, versions and names must
+agree, and packages with plugins must need the version of the interface.
 
 Usage: packages.py PREFIX (the folder that sdk.py install made)
 """
 
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
+import tarfile
+import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 DEBIAN = SOURCE / "packaging/debian"
@@ -130,6 +134,58 @@ def check_names():
             found(template, f"there is no package {name}")
 
 
+def plugin_abi():
+    text = text_of(SOURCE / "include/dlcore/plugin.h")
+    return ".".join(re.search(rf"^#define DLC_ABI_{part} (\d+)$", text, re.MULTILINE)[1]
+                    for part in ("MAJOR", "MINOR"))
+
+
+def has_plugins(name):
+    """Apart from dlcore, which provides what these need."""
+    return re.match("dlcore-(layers|plugin)-", name) is not None
+
+
+def check_debian_abi():
+    """dlcore provides the version of the interface, and every other package with plugins
+    depends on it."""
+    for paragraph in text_of(DEBIAN / "control").split("\n\n"):
+        name = re.search(r"^Package: (\S+)$", paragraph, re.MULTILINE)
+        if not name:
+            continue
+        fields = dict(re.findall(r"^([A-Z][\w-]*):((?:.*\n)(?: .*\n?)*)", paragraph + "\n", re.MULTILINE))
+        wanted = {"Provides": name[1] == "dlcore",
+                  "Depends": has_plugins(name[1])}
+        for field, is_wanted in wanted.items():
+            if ("${dlcore:ABI}" in fields.get(field, "")) != is_wanted:
+                found("packaging/debian/control", f"{name[1]}: {field} must "
+                      f"{'' if is_wanted else 'not '}have ${{dlcore:ABI}}")
+    if not shutil.which("make") or not pathlib.Path("/usr/share/dpkg/buildopts.mk").is_file():
+        return
+    said = subprocess.run(["make", "-s", "-f", DEBIAN / "rules", "--eval", "says:;@echo $(abi)", "says"],
+                          cwd=SOURCE, check=True, capture_output=True, text=True).stdout.strip()
+    if said != plugin_abi():
+        found("packaging/debian/rules", f"the interface is {said}, and {plugin_abi()} in plugin.h")
+
+
+def check_rpm_abi(packages):
+    """The same for RPMs, as rpmspec reads the spec beside an archive of the sources."""
+    if not shutil.which("rpmspec"):
+        return
+    version = re.search(r"^Version: *(\S+)", text_of(SPEC), re.MULTILINE)[1]
+    abi = f"dlcore-plugin-abi-{plugin_abi()}"
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(f"{folder}/dlcore-{version}.tar.gz", "w:gz") as archive:
+            archive.add(SOURCE / "include/dlcore/plugin.h", f"dlcore-{version}/include/dlcore/plugin.h")
+        query = "[%{=NAME} provides %{PROVIDES}\n][%{=NAME} requires %{REQUIRES}\n]"
+        said = subprocess.run(["rpmspec", "-q", "--define", f"_sourcedir {folder}", "--with=cuda", "--qf", query, SPEC],
+                              check=True, capture_output=True, text=True).stdout
+    for name in packages:
+        word = "provides" if name == "dlcore" else "requires"
+        is_wanted = name == "dlcore" or has_plugins(name)
+        if bool(re.search(rf"^{name} {word} {re.escape(abi)}\(", said, re.MULTILINE)) != is_wanted:
+            found("packaging/rpm/dlcore.spec", f"{name} {word} {abi}: {not is_wanted}")
+
+
 def check_versions():
     version = re.search(r"project\(dlcore VERSION (\S+)",
                         text_of(SOURCE / "CMakeLists.txt"))[1]
@@ -148,6 +204,8 @@ def main():
     check_complete(prefix, rpm, "packaging/rpm/dlcore.spec")
     check_same(debian, rpm)
     check_names()
+    check_debian_abi()
+    check_rpm_abi(rpm)
     check_versions()
     if findings:
         print("\n".join(findings))

@@ -62,6 +62,13 @@ def expect(condition, what):
         sys.exit(1)
 
 
+def plugin_abi():
+    """The version of the interface that the installed header has."""
+    text = (PREFIX / "include/dlcore/plugin.h").read_text(encoding="utf-8")
+    return ".".join(re.search(rf"^#define DLC_ABI_{part} (\d+)$", text, re.MULTILINE)[1]
+                    for part in ("MAJOR", "MINOR"))
+
+
 def build_and_test(folder):
     run("cmake", "-S", folder, "-B", folder / "build")
     run("cmake", "--build", folder / "build", "-j", "2")
@@ -75,9 +82,12 @@ def install(_work):
     for folder in [PREFIX, *PREFIX.rglob("dlcore/0")]:
         folder.chmod(folder.stat().st_mode & ~(stat.S_IWGRP | stat.S_IWOTH))
     said = {name: run("pkg-config", f"--variable={name}", "dlcore").strip()
-            for name in ("pluginsdir", "abi", "includedir", "prefix")}
+            for name in ("pluginsdir", "abi", "plugin_abi", "includedir", "prefix")}
     expect(said["prefix"] == str(PREFIX), f"prefix={said['prefix']}")
     expect(said["abi"] == "0", f"abi={said['abi']}")
+    expect(said["plugin_abi"] == plugin_abi(), f"plugin_abi={said['plugin_abi']}")
+    for script in PREFIX.rglob("dlcoreConfig.cmake"):
+        expect(f"set(DLCORE_PLUGIN_ABI {plugin_abi()})" in script.read_text(), script)
     expect((pathlib.Path(said["pluginsdir"]) / "device-cpu.so").is_file(),
            f"pluginsdir={said['pluginsdir']}")
     expect((pathlib.Path(said["includedir"]) / "dlcore/dlcore.h").is_file(),
@@ -161,9 +171,27 @@ def package(work):
     # -d: the dependencies are installed, but not as packages. nocheck: `docs` runs its tests.
     run("dpkg-buildpackage", "-d", "-b", "-us", "-uc", cwd=work / "solver-packed",
         env=dict(environment(), DEB_BUILD_OPTIONS="nocheck"))
-    listing = run("dpkg", "-c", next(work.glob("dlcore-solver-packed_*.deb")))
+    made = next(work.glob("dlcore-solver-packed_*.deb"))
+    listing = run("dpkg", "-c", made)
     folder = run("pkg-config", "--variable=pluginsdir", "dlcore").strip()
     expect(f".{folder}/solver-packed.so" in listing, listing)
+    # Neither another draft of the interface nor none: a newer dlcore refuses the plugin.
+    needs = run("dpkg-deb", "--field", made, "Depends").strip().split(", ")
+    ours = [name for name in needs if name.startswith("dlcore")]
+    expect(ours == [f"dlcore-plugin-abi-{plugin_abi()}"], needs)
+    # Without dlcore.pc nothing says which draft it is.
+    lost = run("dpkg-buildpackage", "-d", "-b", "-us", "-uc", cwd=work / "solver-packed", code=2,
+               env=dict(environment(), DEB_BUILD_OPTIONS="nocheck", PKG_CONFIG_PATH=""))
+    expect("dlcore.pc was not found" in lost, lost)
+    rpm_of_a_plugin(work)
+
+
+def rpm_of_a_plugin(work):
+    if not shutil.which("rpmspec"):
+        return
+    spec = work / "solver-packed/packed.spec"
+    needs = re.findall(r"^dlcore[^\s(]*", run("rpmspec", "-q", "--requires", spec), re.MULTILINE)
+    expect(needs == [f"dlcore-plugin-abi-{plugin_abi()}"], needs)
 
 
 def packages(_work):
