@@ -134,7 +134,9 @@ function(dlc_add_plugin folder name)
   target_compile_definitions(${target} PRIVATE
     DLC_VERSION="${PROJECT_VERSION}" ${arg_DEFINITIONS})
   target_link_libraries(${target} PRIVATE dlc_flags ${libraries})
-  target_link_options(${target} PRIVATE -Wl,-z,defs
+  # libc by name, even if nothing of it is called: packages must say what they are linked
+  # against.
+  target_link_options(${target} PRIVATE -Wl,-z,defs -Wl,--no-as-needed,-lc,--as-needed
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/plugin.map)
   if(kind STREQUAL "solver")
     dlcore_set_rule_options(${target})

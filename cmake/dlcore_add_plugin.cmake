@@ -66,7 +66,9 @@ function(dlcore_add_plugin kind name)
     target_compile_definitions(${target} PRIVATE PLUGIN_VERSION="${PROJECT_VERSION}")
   endif()
   target_link_libraries(${target} PRIVATE dlcore::headers ${arg_LIBS})
-  target_link_options(${target} PRIVATE -Wl,-z,defs -Wl,--as-needed
+  # libc by name, even if nothing of it is called: packages must say what they are linked
+  # against.
+  target_link_options(${target} PRIVATE -Wl,-z,defs -Wl,--no-as-needed,-lc,--as-needed
     "-Wl,--version-script=${dlcore_PLUGIN_MAP}")
   if(kind STREQUAL "solver")
     dlcore_set_rule_options(${target})

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares what is installed with packaging/: every file must be in exactly one Debian
 package and in exactly one RPM, both must be divided in the same way, versions and names must
-agree, and packages with plugins must need the version of the interface.
+agree, packages with plugins must need the version of the interface, and each plugin must name
+the libraries that it is linked against.
 
 Usage: packages.py PREFIX (the folder that sdk.py install made)
 """
@@ -134,6 +135,27 @@ def check_names():
             found(template, f"there is no package {name}")
 
 
+def check_linked(prefix):
+    """Linkers leave out libraries of which nothing is used; packages must not look as if nobody
+    had thought of the C library (lintian)."""
+    for path in sorted(prefix.glob("lib*/**/dlcore/0/*.so")):
+        said = subprocess.run(["readelf", "--dynamic", path], check=True, capture_output=True, text=True).stdout
+        if not re.search(r"\(NEEDED\).*\[libc\.", said):
+            found(path.relative_to(prefix), "it is not linked against the C library")
+
+
+def check_descriptions():
+    """Lines of descriptions fit into 80 columns, as lintian and rpmlint want them."""
+    for block in re.findall(r"^Description: .*\n((?: .*\n)+)", text_of(DEBIAN / "control"), re.MULTILINE):
+        for line in block.splitlines():
+            if len(line) > 80:
+                found("packaging/debian/control", f"a line of a description is too long: {line}")
+    for block in re.findall(r"^%description\b.*\n((?:[^%].*\n|\n)+)", text_of(SPEC), re.MULTILINE):
+        for line in block.splitlines():
+            if len(line) > 79 and not line.startswith("#"):
+                found("packaging/rpm/dlcore.spec", f"a line of a description is too long: {line}")
+
+
 def plugin_abi():
     text = text_of(SOURCE / "include/dlcore/plugin.h")
     return ".".join(re.search(rf"^#define DLC_ABI_{part} (\d+)$", text, re.MULTILINE)[1]
@@ -204,6 +226,8 @@ def main():
     check_complete(prefix, rpm, "packaging/rpm/dlcore.spec")
     check_same(debian, rpm)
     check_names()
+    check_linked(prefix)
+    check_descriptions()
     check_debian_abi()
     check_rpm_abi(rpm)
     check_versions()

@@ -175,6 +175,9 @@ def package(work):
     listing = run("dpkg", "-c", made)
     folder = run("pkg-config", "--variable=pluginsdir", "dlcore").strip()
     expect(f".{folder}/solver-packed.so" in listing, listing)
+    run("dpkg", "-x", made, work / "root")
+    said = run("readelf", "--dynamic", work / f"root{folder}/solver-packed.so")
+    expect("[libc." in said, said)
     # Neither another draft of the interface nor none: a newer dlcore refuses the plugin.
     needs = run("dpkg-deb", "--field", made, "Depends").strip().split(", ")
     ours = [name for name in needs if name.startswith("dlcore")]
