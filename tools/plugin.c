@@ -178,7 +178,8 @@ static const struct argp argp = {
         "\vdlcore looks for plugins beside libdlcore, in dlcore/0, then in each folder "
         "of DLCORE_PLUGIN_PATH. They are inspected in a process of their own: one that "
         "crashes or hangs there is left out. The result is cached in ~/.cache/dlcore "
-        "until the file changes. Inspecting a FILE calls none of its functions."};
+        "until the file changes, or for an hour where something else may be to blame. "
+        "Inspecting a FILE calls none of its functions."};
 
 /* ---- list ---------------------------------------------------------------------- */
 

@@ -44,6 +44,14 @@ int dlc_wait_readable(int fd, uint64_t until) {
     }
 }
 
+double dlc_stopwatch_look(dlc_stopwatch *watch) {
+    const double most = 0.5;
+    double passed = watch->looked ? dlc_since(watch->looked) : 0;
+    watch->looked = dlc_now_ns();
+    watch->seconds += passed < most ? passed : most;
+    return watch->seconds;
+}
+
 double dlc_between(uint64_t from, uint64_t to) {
     return to > from ? (double)(to - from) * 1e-9 : 0;
 }

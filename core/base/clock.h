@@ -20,6 +20,17 @@ void dlc_awake_blocked(void);
  * if time is up, or -1 with errno. */
 int dlc_wait_readable(int fd, uint64_t until);
 
+/* Time that a waiting process counts itself, by looking every now and then: a look adds
+ * half a second at most. So hardly any time passes while the process is stopped; it
+ * must look several times a second. Starts as {0}. */
+typedef struct dlc_stopwatch {
+    uint64_t looked;
+    double seconds;
+} dlc_stopwatch;
+
+/* The seconds until now; 0 at the first look. */
+double dlc_stopwatch_look(dlc_stopwatch *watch);
+
 /* Seconds from one moment to a later one of the same clock; 0 if it is not later. */
 double dlc_between(uint64_t from, uint64_t to);
 /* Seconds since `start_ns`. */

@@ -1,8 +1,10 @@
 /* Starts and ends children with a guard. The guard runs no code of a plugin. */
 #include "plugin/child.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,18 +16,26 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/read.h"
 #include "base/write.h"
 
 static const struct timespec moment = {.tv_nsec = 1000000};
-enum { MOMENTS = 1000 };
+enum { MOMENTS = 1000, LOOK_MS = 200 };
+#define BEGIN_SECONDS 10.0
 
 /* ---- The child --------------------------------------------------------------- */
 
 void dlc_child_send(int fd, const void *bytes, size_t size) {
     if (dlc_write_all(fd, bytes, size) < size)
         _exit(1);
+}
+
+/* Tells the parent, on the pipe, which process has begun; or, as a negative number, the
+ * error for which none has. */
+static void tell_begun(int fd, int pid_or_error) {
+    dlc_child_send(fd, &pid_or_error, sizeof pid_or_error);
 }
 
 /* Ends the child if a plugin calls exit(): the exit handlers of the parent must not
@@ -54,6 +64,8 @@ __attribute__((noreturn)) static void run_child(void (*body)(int fd, void *conte
                                                 void *context, int end, pid_t guard) {
     sigset_t none;
     int fd = fcntl(end, F_DUPFD_CLOEXEC, 3); /* not stdin, stdout or stderr */
+    if (fd < 0)
+        tell_begun(end, -errno);
     (void)close(end);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -61,8 +73,9 @@ __attribute__((noreturn)) static void run_child(void (*body)(int fd, void *conte
     (void)sigemptyset(&none);
     reset_signals(&none);
     (void)atexit(exit_child);
-    if (getppid() != guard)
+    if (fd < 0 || getppid() != guard)
         _exit(1);
+    tell_begun(fd, (int)getpid());
     body(fd, context);
     _exit(0);
 }
@@ -92,17 +105,23 @@ void dlc_children_end(void) {
     }
 }
 
-/* Waits until the child ends or the parent wants it to; its wait status, or -1. */
+/* Waits until the child ends or the parent wants it to; its wait status, or -1. A child
+ * that is stopped is continued. If it stops itself, that may go on for ever, so the
+ * signal of the parent is looked for each time. */
 static int await(pid_t child, const sigset_t *awaited) {
+    static const struct timespec at_once;
     for (;;) {
         int status;
-        pid_t ended;
-        while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
-            if (ended == child)
-                return status;
-        if (ended < 0 && errno == ECHILD)
+        pid_t changed = waitpid(-1, &status, WNOHANG | WUNTRACED);
+        if (changed < 0 && errno == ECHILD)
             return -1;
-        if (sigwaitinfo(awaited, NULL) == SIGTERM)
+        if (changed > 0 && WIFSTOPPED(status)) {
+            (void)nanosleep(&moment, NULL);
+            (void)kill(changed, SIGCONT);
+        } else if (changed == child) {
+            return status;
+        }
+        if (sigtimedwait(awaited, NULL, changed > 0 ? &at_once : NULL) == SIGTERM)
             return waitpid(child, &status, WNOHANG) == child ? status : -1;
     }
 }
@@ -124,6 +143,8 @@ __attribute__((noreturn)) static void be_guard(void (*body)(int fd, void *contex
     pid_t guard = getpid(), child = fork();
     if (child == 0)
         run_child(body, context, end, guard);
+    if (child < 0)
+        tell_begun(end, -errno);
     (void)close(end);
     int status = child > 0 ? await(child, &awaited) : -1;
     if (child > 0)
@@ -140,6 +161,38 @@ double dlc_child_patience(double seconds) {
     if (getloadavg(&load, 1) != 1 || cpus < 1 || load < cpus)
         return seconds;
     return seconds * (load / cpus < most ? load / cpus : most);
+}
+
+void dlc_child_continue(const dlc_child *child) {
+    siginfo_t state = {.si_pid = 0};
+    if (waitid(P_PID, (id_t)child->guard, &state, WSTOPPED | WNOHANG) == 0 &&
+        state.si_pid)
+        (void)kill(child->guard, SIGCONT);
+}
+
+/* Waits until the child says that it begins; 0 with errno set if it does not. No code
+ * of a plugin has run until then. */
+static int child_begins(dlc_child *child) {
+    const double most = dlc_child_patience(BEGIN_SECONDS);
+    dlc_stopwatch watch = {0};
+    struct pollfd wait = {.fd = child->fd, .events = POLLIN};
+    int told = 0;
+    while (dlc_stopwatch_look(&watch) < most) {
+        (void)poll(&wait, 1, LOOK_MS);
+        ssize_t got = read(child->fd, &told, sizeof told);
+        if (got == (ssize_t)sizeof told) {
+            child->pid = told;
+            errno = told < 0 ? -told : 0;
+            return told > 0;
+        }
+        if (got == 0) {
+            errno = ECHILD;
+            return 0;
+        }
+        dlc_child_continue(child);
+    }
+    errno = ETIMEDOUT;
+    return 0;
 }
 
 int dlc_child_start(void (*body)(int fd, void *context), void *context,
@@ -160,12 +213,18 @@ int dlc_child_start(void (*body)(int fd, void *context), void *context,
     int error = errno;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     (void)close(ends[1]);
-    if (guard < 0)
-        (void)close(ends[0]);
-    else if (fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0)
+    if (guard > 0) {
+        (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
         *child = (dlc_child){.guard = guard, .fd = ends[0]};
+        if (child_begins(child))
+            return 1;
+        error = errno;
+        (void)dlc_child_end(child, 1);
+    } else {
+        (void)close(ends[0]);
+    }
     errno = error;
-    return guard > 0;
+    return 0;
 }
 
 int dlc_child_end(const dlc_child *child, int is_dying) {
@@ -178,9 +237,44 @@ int dlc_child_end(const dlc_child *child, int is_dying) {
     }
     if (ended == 0) {
         (void)kill(child->guard, SIGTERM);
+        (void)kill(child->guard, SIGCONT); /* if it is stopped */
         while ((ended = waitpid(child->guard, &status, 0)) < 0 && errno == EINTR)
             ;
     }
     (void)close(child->fd);
-    return ended == child->guard && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    if (ended != child->guard)
+        return 0;
+    return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Whether a thread of a child is held up, as `folder` of /proc tells; *known: it does
+ * tell. */
+static int thread_is_held_up(const char *folder, double seconds, int *known) {
+    char path[96], line[512];
+    unsigned long long ran, waited = 0, turns = 0;
+    (void)snprintf(path, sizeof path, "%s/schedstat", folder);
+    if (dlc_read_text(path, line, sizeof line) &&
+        sscanf(line, "%llu %llu %llu", &ran, &waited, &turns) == 3)
+        *known |= turns > 0;
+    (void)snprintf(path, sizeof path, "%s/stat", folder);
+    (void)dlc_read_text(path, line, sizeof line);
+    const char *name_end = strrchr(line, ')'); /* the state follows */
+    return (double)waited * 1e-9 > seconds / 4 ||
+           (name_end && strncmp(name_end, ") D", 3) == 0);
+}
+
+int dlc_child_is_held_up(const dlc_child *child, double seconds) {
+    char path[64];
+    int known = 0, is = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task", (int)child->pid);
+    DIR *threads = opendir(path);
+    for (const struct dirent *entry; threads && (entry = readdir(threads));)
+        if (entry->d_name[0] != '.') {
+            (void)snprintf(path, sizeof path, "/proc/%d/task/%.10s", (int)child->pid,
+                           entry->d_name);
+            is |= thread_is_held_up(path, seconds, &known);
+        }
+    if (threads)
+        closedir(threads);
+    return is || !known;
 }

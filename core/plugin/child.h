@@ -7,15 +7,17 @@
 #include <sys/types.h>
 
 /* A child, and the guard between it and this process: the guard adopts whatever the
- * child's descendants leave behind, and kills it. */
+ * child's descendants leave behind, and kills it. It continues a child that is stopped:
+ * whoever stops a job stops the guard as well. */
 typedef struct dlc_child {
-    pid_t guard;
+    pid_t guard, pid;
     int fd; /* the end of the pipe from which this process reads; non-blocking */
 } dlc_child;
 
 /* Calls body(fd, context) in a new process, where `fd` is the end of the pipe to write
  * to; the process ends when it returns, without exit handlers. It does not outlive this
- * process. 1, or 0 with errno set. */
+ * process. Returns when the process is about to make the call: 1, or 0 with errno set
+ * if there is no such process. */
 int dlc_child_start(void (*body)(int fd, void *context), void *context,
                     dlc_child *child);
 
@@ -23,6 +25,14 @@ int dlc_child_start(void (*body)(int fd, void *context), void *context,
  * had ended before, 0 if it had not or had ended otherwise. `is_dying`: it has closed
  * the pipe, so it gets a moment to end. */
 int dlc_child_end(const dlc_child *child, int is_dying);
+
+/* Continues the guard if it is stopped. Whoever waits for a child calls this several
+ * times a second, and measures the time by a stopwatch (base/clock.h). */
+void dlc_child_continue(const dlc_child *child);
+
+/* Whether a child that has not done its work in `seconds` may not be to blame: it had
+ * to wait for a CPU, waits for a disk, or /proc does not tell. */
+int dlc_child_is_held_up(const dlc_child *child, double seconds);
 
 /* Ends the children of this process. If it is a subreaper (prctl(2)), these are also
  * what other children have left. */

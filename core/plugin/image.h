@@ -6,7 +6,7 @@
 
 #include <dlcore/status.h>
 
-/* DLC_ERR_PLUGIN with a sentence if it is not. */
+/* DLC_ERR_PLUGIN with a sentence if it is not; DLC_ERR_IO if it cannot be read now. */
 dlc_status dlc_image_check(const char *path);
 
 #endif

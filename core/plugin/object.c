@@ -2,6 +2,7 @@
 #include "plugin/object.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
@@ -61,6 +62,28 @@ static void restore_modes(const char *path, const char *call) {
                  path, call, changed);
 }
 
+/* Whether a sentence of the loader is about the file, or a library that it needs.
+ * Others, of which there are many, tell that memory or descriptors have run out or that
+ * a disk has failed, or are translated. */
+static int is_about_files(const char *sentence) {
+    static const char *const about[] = {
+        "undefined symbol", "' not found",     "cannot allocate memory in static TLS",
+        "ELF file",         "wrong ELF class", "invalid ELF header",
+    };
+    for (size_t i = 0; i < sizeof about / sizeof *about; i++)
+        if (strstr(sentence, about[i]))
+            return 1;
+    return strstr(sentence,
+                  strerror(ENOENT)) != NULL; // NOLINT(concurrency-mt-unsafe)
+}
+
+static dlc_status fail_loader(const char *path) {
+    const char *sentence = dlerror();
+    sentence = sentence ? sentence : "the loader gives no reason";
+    return dlc_fail(is_about_files(sentence) ? DLC_ERR_PLUGIN : DLC_ERR_IO,
+                    "%s: cannot be loaded: %s", path, sentence);
+}
+
 dlc_status dlc_object_open(const char *path, const struct stat *info,
                            const dlc_plugin **plugin) {
     struct stat now;
@@ -75,10 +98,9 @@ dlc_status dlc_object_open(const char *path, const struct stat *info,
     dlc_process_return();
     restore_modes(path, "opening it");
     if (!handle)
-        return dlc_fail(DLC_ERR_PLUGIN, "%s: cannot be loaded: %s", path, dlerror());
+        return fail_loader(path);
     if (stat(path, &now) != 0 || !dlc_stat_same_bytes(&now, info))
-        return dlc_fail(DLC_ERR_PLUGIN, "%s: was replaced while it was being loaded",
-                        path);
+        return dlc_fail(DLC_ERR_IO, "%s: was replaced while it was being loaded", path);
     void *symbol = dlsym(handle, DLC_PLUGIN_SYMBOL);
     if (!symbol)
         return no_symbol(path, handle);
@@ -161,7 +183,11 @@ dlc_status dlc_object_load(const dlc_plugin *plugin) {
         ask(known);
     }
     if (known->status != DLC_OK)
-        rc = dlc_fail(DLC_ERR_UNAVAILABLE, "%s", known->detail);
+        rc = dlc_fail(known->status == DLC_ERR_UNAVAILABLE ||
+                              known->status == DLC_ERR_PLUGIN
+                          ? DLC_ERR_UNAVAILABLE
+                          : DLC_ERR_IO,
+                      "%s", known->detail);
 out:
     pthread_mutex_unlock(&answers_lock);
     return rc;

@@ -8,13 +8,15 @@
 #include <dlcore/plugin.h>
 
 /* Loads the file that `info` describes and finds its dlc_plugin_v0; calls none of the
- * plugin's functions. DLC_ERR_PLUGIN with a sentence on failure. The object stays
- * loaded until the process ends. */
+ * plugin's functions. DLC_ERR_PLUGIN with a sentence on failure; DLC_ERR_IO if it may
+ * succeed the next time: memory or descriptors ran out, or a disk failed. The object
+ * stays loaded until the process ends. */
 dlc_status dlc_object_open(const char *path, const struct stat *info,
                            const dlc_plugin **plugin);
 
 /* Calls plugin->load once per process; later calls return the first status and
- * sentence. */
+ * sentence. DLC_ERR_UNAVAILABLE if it says that it cannot work on this machine;
+ * DLC_ERR_IO if it fails for another reason, which may not last. */
 dlc_status dlc_object_load(const dlc_plugin *plugin);
 
 /* A feature of a plugin whose load was called, or the first one to which a table of

@@ -38,15 +38,19 @@ static void make_call(int fd, void *context) {
 
 /* 1: complete; 0: nothing will follow; -1: the time is over. */
 static int receive(const dlc_child *child, double seconds, answer *given) {
-    uint64_t begin = dlc_now_ns();
+    enum { LOOK_MS = 200 };
+    dlc_stopwatch watch = {0};
     size_t length = 0;
     while (length < sizeof *given) {
-        double left = seconds - dlc_since(begin);
+        double left = seconds - dlc_stopwatch_look(&watch);
         struct pollfd wait = {.fd = child->fd, .events = POLLIN};
-        if (left <= 0)
-            return -1;
-        if (poll(&wait, 1, (int)(left * 1000) + 1) <= 0)
+        int ms = left < LOOK_MS * 1e-3 ? (int)(left * 1000) + 1 : LOOK_MS;
+        dlc_child_continue(child);
+        if (poll(&wait, 1, left > 0 ? ms : 0) <= 0) {
+            if (left <= 0)
+                return -1;
             continue;
+        }
         ssize_t got = read(child->fd, (char *)given + length, sizeof *given - length);
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;

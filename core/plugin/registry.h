@@ -45,7 +45,8 @@ const dlc_feature_entry *dlc_registry_usable(const dlc_registry *registry,
 
 /* Loads the plugin of an entry, unless it is loaded, and returns the feature, valid
  * until the process ends. DLC_ERR_PLUGIN with the reason if it is not usable, or turns
- * out not to be: then its plugin's entries change. */
+ * out not to be: then its plugin's entries change. DLC_ERR_IO if it cannot be loaded
+ * now, for lack of descriptors or the like. */
 dlc_status dlc_registry_use(const dlc_registry *registry,
                             const dlc_feature_entry *entry,
                             const dlc_feature **feature);

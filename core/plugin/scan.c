@@ -26,6 +26,7 @@
  * a driver for its devices takes 10 s and more. */
 enum { TIMEOUT_MS = 5000, DRIVER_TIMEOUT_MS = 60000 };
 enum { NOTICE_MS = 3000 }; /* after this time the user is told what is waited for */
+enum { LOOK_MS = 200 };
 enum { CHILDREN_MOST = 16 };
 #define MESSAGE_MAX (64u << 20)
 
@@ -69,6 +70,12 @@ static char *join_endings(int fd, const dlc_decoder_ops *ops) {
     if (text.failed)
         send_no_memory(fd);
     return text.bytes;
+}
+
+/* Until when an error is true. A library may be missing, or a driver, and be installed
+ * later. */
+static dlc_report_scope scope_of(dlc_status rc) {
+    return rc == DLC_ERR_IO ? DLC_REPORT_ONCE : DLC_REPORT_OF_SYSTEM;
 }
 
 static void check_features(int fd, const dlc_plugin *plugin, dlc_report *report) {
@@ -118,8 +125,7 @@ static void inspect(int fd, void *context) {
     dlc_report report = {0};
     const dlc_plugin *plugin = NULL;
     dlc_status rc = dlc_object_open(file->path, &file->info, &plugin);
-    /* An error of the loader may be the fault of another library. */
-    report.scope = rc == DLC_OK ? DLC_REPORT_OF_FILE : DLC_REPORT_OF_SYSTEM;
+    report.scope = rc == DLC_OK ? DLC_REPORT_OF_FILE : scope_of(rc);
     if (rc == DLC_OK)
         rc = dlc_plugin_check(file->path, plugin, &report.plugin.features);
     if (rc != DLC_OK) {
@@ -140,7 +146,7 @@ static void inspect(int fd, void *context) {
         rc = dlc_object_load(plugin);
         report.plugin.state = rc == DLC_OK ? DLC_ENTRY_USABLE : DLC_ENTRY_UNAVAILABLE;
         report.plugin.reason = rc == DLC_OK ? NULL : keep_detail(fd, rc);
-        report.scope = rc == DLC_OK ? DLC_REPORT_OF_FILE : DLC_REPORT_OF_SYSTEM;
+        report.scope = rc == DLC_OK ? DLC_REPORT_OF_FILE : scope_of(rc);
         send_report(fd, &report);
     }
     free_report(&report);
@@ -153,7 +159,7 @@ typedef struct scanner {
     dlc_scan_file *file; /* NULL: it has ended */
     dlc_child child;
     dlc_text received;  /* a message that is not complete yet */
-    uint64_t begin;     /* of this step */
+    dlc_stopwatch step; /* how long this step takes */
     int opened;         /* the first step has succeeded */
     int is_driver;      /* it offers a device */
     int64_t timeout_ms; /* of opening it, and of most load() */
@@ -176,29 +182,51 @@ static int64_t limit_of(const scanner *it) {
     return it->opened && it->is_driver ? DRIVER_TIMEOUT_MS : it->timeout_ms;
 }
 
-/* Refuses the file that has ended its child, or `hangs`. */
-static dlc_status refuse_culprit(const scanner *it, int hangs, int signal) {
+/* How an inspection has ended without a report. */
+typedef struct failure {
+    int hangs;      /* the time limit was reached */
+    int is_held_up; /* and the file may not be to blame for that */
+    int signal;     /* that has ended the child; 0: none */
+} failure;
+
+/* Whether the file alone is to blame: its code has a fault, or never ends. abort() and
+ * exit() are what libraries do when memory or threads run out, too; other signals come
+ * from outside, or tell of a disk or a limit. */
+static int is_fault_of_file(const failure *what) {
+    if (what->hangs)
+        return !what->is_held_up;
+    return what->signal == SIGSEGV || what->signal == SIGILL ||
+           what->signal == SIGFPE || what->signal == SIGTRAP;
+}
+
+/* Refuses the file whose inspection has failed. */
+static dlc_status refuse_culprit(const scanner *it, const failure *failed) {
     const char *step = it->opened ? "in its load()" : "while it was opened";
+    int is_lasting = is_fault_of_file(failed);
     char what[128], when[32] = "";
     time_t now = time(NULL);
     struct tm tm;
     if (localtime_r(&now, &tm))
         (void)strftime(when, sizeof when, "%Y-%m-%d %H:%M", &tm);
-    if (hangs)
+    if (failed->hangs)
         (void)snprintf(what, sizeof what, "did not return within %.3g s",
                        (double)limit_of(it) / 1000);
-    else if (signal)
-        (void)snprintf(what, sizeof what, "crashed (signal %d, %s)", signal,
-                       strsignal(signal)); // NOLINT(concurrency-mt-unsafe): one thread
+    else if (failed->signal)
+        (void)snprintf(
+            what, sizeof what, "%s (signal %d, %s)",
+            is_lasting || failed->signal == SIGABRT ? "crashed" : "was killed",
+            failed->signal,
+            strsignal(failed->signal)); // NOLINT(concurrency-mt-unsafe): one thread
     else
         (void)snprintf(what, sizeof what, "ended the process");
-    /* A process may also be killed for lack of memory, so that is not cached. */
     return refuse(
         it->file,
-        dlc_format("%s: %s %s, on %s; it is skipped until the file changes or "
-                   "`dlcore plugin list --rescan` tries it again",
-                   it->file->path, what, step, when),
-        signal == SIGKILL ? DLC_REPORT_ONCE : DLC_REPORT_OF_FILE);
+        dlc_format("%s: %s %s, on %s; %s", it->file->path, what, step, when,
+                   is_lasting ? "it is skipped for an hour, or until the file or the "
+                                "environment changes, or `dlcore plugin list --rescan` "
+                                "tries it again"
+                              : "the next command tries it again"),
+        is_lasting ? DLC_REPORT_OF_SYSTEM : DLC_REPORT_ONCE);
 }
 
 static void scanner_end(scanner *it, int is_dying, int *signal) {
@@ -210,10 +238,11 @@ static void scanner_end(scanner *it, int is_dying, int *signal) {
 static dlc_status scanner_start(const task *what, scanner *it) {
     dlc_scan_file *file = it->file;
     task given = *what;
-    it->begin = dlc_now_ns();
     it->timeout_ms = (int64_t)dlc_child_patience(TIMEOUT_MS);
-    if (dlc_child_start(inspect, &given, &it->child))
+    if (dlc_child_start(inspect, &given, &it->child)) {
+        (void)dlc_stopwatch_look(&it->step);
         return DLC_OK;
+    }
     it->file = NULL;
     return refuse(file,
                   dlc_format("%s: cannot be inspected: %s", file->path,
@@ -235,7 +264,8 @@ static dlc_status take_report(scanner *it, const char *bytes, size_t size, int l
     dlc_text_append(&it->file->report, bytes, size);
     it->opened = 1;
     it->noticed = 0;
-    it->begin = dlc_now_ns();
+    it->step = (dlc_stopwatch){0};
+    (void)dlc_stopwatch_look(&it->step);
     return dlc_text_status(&it->file->report);
 }
 
@@ -279,34 +309,38 @@ static dlc_status receive(scanner *it, int *closed) {
     }
 }
 
-static int64_t waited(const scanner *it) {
-    return (int64_t)((dlc_now_ns() - it->begin) / 1000000);
+static int64_t waited(scanner *it) {
+    return (int64_t)(dlc_stopwatch_look(&it->step) * 1e3);
 }
 
 /* Moves one inspection on, and ends it when it is complete or has failed. */
 static dlc_status scanner_step(scanner *it, int load) {
-    int closed = 0, more = 1, signal;
+    int closed = 0, more = 1;
+    dlc_child_continue(&it->child);
     dlc_status status = receive(it, &closed);
     if (status == DLC_OK)
         status = take_messages(it, load, &more);
-    int hangs = waited(it) >= limit_of(it);
-    if (status == DLC_OK && more && !closed && !hangs) {
+    failure failed = {.hangs = !closed && waited(it) >= limit_of(it)};
+    if (status == DLC_OK && more && !closed && !failed.hangs) {
         if (waited(it) >= NOTICE_MS && !it->noticed++)
             dlc_info("%s: inspecting it takes long", it->file->path);
         return DLC_OK;
     }
+    if (failed.hangs)
+        failed.is_held_up = dlc_child_is_held_up(&it->child,
+                                                 (double)limit_of(it) * 1e-3);
     scanner ended = *it;
-    scanner_end(it, more && closed, &signal);
+    scanner_end(it, more && closed, &failed.signal);
     if (status == DLC_ERR_DATA || (status == DLC_OK && more))
-        return refuse_culprit(&ended, !closed && hangs, signal);
+        return refuse_culprit(&ended, &failed);
     return status;
 }
 
 /* Waits until a child has something to say, or a time limit is reached. */
-static void wait_for_any(const scanner *list, size_t count) {
+static void wait_for_any(scanner *list, size_t count) {
     struct pollfd fds[CHILDREN_MOST];
     nfds_t used = 0;
-    int64_t least = NOTICE_MS;
+    int64_t least = LOOK_MS;
     for (size_t i = 0; i < count; i++) {
         if (!list[i].file)
             continue;

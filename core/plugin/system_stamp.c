@@ -1,8 +1,10 @@
-/* Sums up the loader's cache and search path, device files and the environment. */
+/* Sums up the loader's cache and search path, device files, whether /proc is there, the
+ * environment and the limits of this process. */
 #include "plugin/system_stamp.h"
 
 #include <dlfcn.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -60,9 +62,21 @@ static uint64_t environment_stamp(void) {
     return sum;
 }
 
+/* What fails under the limits of one shell may not under those of another. */
+static uint64_t limits_stamp(void) {
+    struct rlimit limits[RLIM_NLIMITS] = {{0}};
+    for (int i = 0; i < RLIM_NLIMITS; i++)
+        (void)getrlimit((__rlimit_resource_t)i, &limits[i]);
+    return dlc_cache_checksum((const char *)limits, sizeof limits);
+}
+
 uint64_t dlc_system_stamp(void) {
-    const uint64_t parts[] = {file_stamp("/etc/ld.so.cache"), file_stamp("/dev"),
-                              search_path_stamp(), environment_stamp(),
+    const uint64_t parts[] = {file_stamp("/etc/ld.so.cache"),
+                              file_stamp("/dev"),
+                              file_stamp("/proc"),
+                              search_path_stamp(),
+                              environment_stamp(),
+                              limits_stamp(),
                               (uint64_t)time(NULL) / LONGEST_S};
     return dlc_cache_checksum((const char *)parts, sizeof parts) | 1;
 }

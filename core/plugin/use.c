@@ -66,8 +66,8 @@ dlc_status dlc_registry_peek(const dlc_registry *registry,
     return DLC_OK;
 }
 
-/* Marks a plugin that turned out not to be usable, with all its features, and drops the
- * cache, which was wrong. */
+/* Marks a plugin that turned out not to be usable, with all its features. Drops the
+ * cache if it was wrong: DLC_ERR_IO may not last. */
 static dlc_status mark_unusable(plugin_item *item, dlc_status rc,
                                 dlc_entry_state state) {
     if (rc == DLC_ERR_NOMEM)
@@ -79,7 +79,8 @@ static dlc_status mark_unusable(plugin_item *item, dlc_status rc,
             item->feature[i].state = state;
             item->feature[i].reason = item->entry.reason;
         }
-    dlc_cache_drop();
+    if (rc != DLC_ERR_IO)
+        dlc_cache_drop();
     return dlc_fail(DLC_ERR_PLUGIN, "%s", item->entry.reason);
 }
 
@@ -92,6 +93,8 @@ dlc_status dlc_registry_use(const dlc_registry *registry,
         return dlc_fail(DLC_ERR_PLUGIN, "%s",
                         entry->reason ? entry->reason : "its load() was not called");
     dlc_status rc = dlc_registry_peek(registry, entry, &found);
+    if (rc == DLC_ERR_IO) /* the next call may find it */
+        return rc;
     if (rc != DLC_OK)
         return mark_unusable(item, rc, DLC_ENTRY_REFUSED);
     if ((rc = dlc_object_load(item->plugin)) != DLC_OK)

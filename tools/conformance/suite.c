@@ -193,7 +193,7 @@ enum { PROCESSES_MOST = 64, LOOK_MS = 20 };
  * there are so many processes that the machine would suffer. */
 static void read_report(int report, double seconds, char *text, size_t bytes,
                         int *timed_out) {
-    uint64_t start = dlc_now_ns();
+    dlc_stopwatch watch = {0};
     size_t length = 0;
     *timed_out = 0;
     for (;;) {
@@ -207,7 +207,7 @@ static void read_report(int report, double seconds, char *text, size_t bytes,
                                       SAYS_FAILED, PROCESSES_MOST);
             break;
         }
-        if (ready == 0 && dlc_since(start) < seconds)
+        if (ready == 0 && dlc_stopwatch_look(&watch) < seconds)
             continue;
         if (ready <= 0) {
             *timed_out = ready == 0;

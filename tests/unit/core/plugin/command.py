@@ -88,19 +88,23 @@ class Command(PluginFolder):
         cache = self.dir.parent / "cache"
         cache.mkdir()
         where = {"path": self.dir, "XDG_CACHE_HOME": str(cache)}
-        self.put("crash-told")
+        orders = self.dir.parent / "orders"
+        orders.write_text(f"signal {signal.SIGSEGV:d}")
+        where |= {"FIXTURE_ORDERS": str(orders), "FIXTURE_NOISE": "1"}
+        self.put("obeys")
         self.put("good")
-        done = dlcore("plugin", "list", **where, FIXTURE_CRASH="1", FIXTURE_NOISE="1")
+        done = dlcore("plugin", "list", **where)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"data +tiny +any +good +1\.0 +usable")
-        self.assertIn("crash-told     -        refused: ", done.stdout)
-        self.assertIn("crash-told.so: crashed (signal 6, Aborted) in its load()", done.stdout)
+        self.assertRegex(done.stdout, r"obeys +- +refused: ")
+        self.assertIn("obeys.so: crashed (signal 11, Segmentation fault) in its load()", done.stdout)
         self.assertNotIn("noise", done.stdout + done.stderr)
+        orders.unlink()
         self.assertEqual(dlcore("plugin", "list", **where).stdout, done.stdout)
         document = json.loads(dlcore("plugin", "list", "--json", "--rescan", **where).stdout)
         states = {plugin["name"]: plugin["state"] for plugin in document["plugins"]}
-        self.assertEqual((states["good"], states["told"]), ("usable", "usable"))
-        self.assertIn("told", dlcore("plugin", "inspect", "told", **where).stdout)
+        self.assertEqual((states["good"], states["obedient"]), ("usable", "usable"))
+        self.assertIn("obedient", dlcore("plugin", "inspect", "obedient", **where).stdout)
 
     def test_inspect_outlives_a_crash(self):
         done = dlcore("plugin", "inspect", self.put("opened-crash"))
@@ -119,6 +123,27 @@ class Command(PluginFolder):
             self.assertEqual(done.returncode, 3)
             self.assertRegex(done.stdout, r"FAILED +file\.accepted .*\n.*the file is writable by all users")
             self.assertEqual(re.findall(r"file\.\w+", done.stdout), ["file.accepted"])
+
+    def test_check_does_not_count_time_while_stopped(self):
+        """The limit is 4 s; the plugin needs 1 s, and is stopped for 5 s."""
+        orders, log = self.dir.parent / "orders", self.dir.parent / "log"
+        orders.write_text("sleep 1000")
+        check = subprocess.Popen([BIN, "plugin", "check", "--only=load.reports", self.put("obeys")], text=True,
+                                 env=dict(os.environ, FIXTURE_ORDERS=str(orders), FIXTURE_LOG=str(log),
+                                          DLCORE_CONFORMANCE_TIMEOUT_SCALE=str(4 / 30)), stdout=subprocess.PIPE)
+        timeout = time.monotonic() + 60
+        while not log.exists():
+            self.assertLess(time.monotonic(), timeout)
+            time.sleep(0.05)
+        child = int(pathlib.Path(f"/proc/{check.pid}/task/{check.pid}/children").read_text().split()[0])
+        for pid in (check.pid, child):
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(5)
+        for pid in (check.pid, child):
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.3)
+        out = check.communicate(timeout=60)[0]
+        self.assertIn("load changes the environment", out)  # it has come to its end
 
     def test_list_warns_of_folders(self):
         done = dlcore("plugin", "list", path="/no/such/folder")

@@ -67,7 +67,7 @@ const char *dir_add(const char *dir, const char *fixture, const char *as) {
     return to;
 }
 
-static char cache[PATH_MAX], loads_log[PATH_MAX];
+static char cache[PATH_MAX], loads_log[PATH_MAX], orders[PATH_MAX];
 
 const char *cache_dir_make(void) {
     const char *dir = dir_make();
@@ -94,6 +94,18 @@ const char *cache_file(void) {
     if (stream)
         closedir(stream);
     return found;
+}
+
+void give_orders(const char *word, int number) {
+    snprintf(orders, sizeof orders, "%.*s/orders", PATH_MAX - 16, dirs[0]);
+    ck_assert_int_eq(setenv("FIXTURE_ORDERS", orders, 1), 0);
+    unlink(orders);
+    if (!word)
+        return;
+    FILE *stream = fopen(orders, "we");
+    ck_assert_ptr_nonnull(stream);
+    ck_assert_int_gt(fprintf(stream, "%s %d", word, number), 0);
+    ck_assert_int_eq(fclose(stream), 0);
 }
 
 int load_count(void) {
@@ -124,4 +136,19 @@ const dlc_plugin_entry *entry_of(const dlc_registry *registry, const char *file)
             return entry;
     }
     ck_abort_msg("the registry doesn't list %s", file);
+}
+
+dlc_entry_state state_with_cache(const char *dir, const char *file) {
+    dlc_registry *registry = registry_over(dir);
+    dlc_entry_state state = entry_of(registry, file)->state;
+    dlc_registry_close(registry);
+    return state;
+}
+
+dlc_entry_state state_after_rescan(const char *file) {
+    dlc_registry *registry = NULL;
+    ck_assert_int_eq(dlc_registry_rescan(&registry), DLC_OK);
+    dlc_entry_state state = entry_of(registry, file)->state;
+    dlc_registry_close(registry);
+    return state;
 }

@@ -25,6 +25,14 @@ const char *cache_file(void);
 void count_loads(const char *dir);
 int load_count(void);
 
+/* Tells the fixture "obeys", in all processes, what its load() is to do from now on;
+ * NULL: nothing. The words are in fixture.c. */
+void give_orders(const char *word, int number);
+
+/* The state of a file, with the cache or after a rescan. */
+dlc_entry_state state_with_cache(const char *dir, const char *file);
+dlc_entry_state state_after_rescan(const char *file);
+
 /* Opens a registry with this DLCORE_PLUGIN_PATH; NULL: not set. */
 dlc_registry *registry_over(const char *path);
 

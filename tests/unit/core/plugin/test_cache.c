@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,22 +18,6 @@
 #include "plugin/scan.h"
 #include "plugin/system_stamp.h"
 #include "plugin_folders.h"
-
-/* The state of a file, with the cache. */
-static dlc_entry_state state_with_cache(const char *dir, const char *file) {
-    dlc_registry *registry = registry_over(dir);
-    dlc_entry_state state = entry_of(registry, file)->state;
-    dlc_registry_close(registry);
-    return state;
-}
-
-static dlc_entry_state state_after_rescan(const char *file) {
-    dlc_registry *registry = NULL;
-    ck_assert_int_eq(dlc_registry_rescan(&registry), DLC_OK);
-    dlc_entry_state state = entry_of(registry, file)->state;
-    dlc_registry_close(registry);
-    return state;
-}
 
 /* Changes the time stamp only. */
 static void touch(const char *path) {
@@ -90,36 +75,36 @@ START_TEST(caches_refusals) {
 }
 END_TEST
 
-/* A file that has crashed is skipped, although it would not crash again, until it
- * changes or a rescan is requested. */
+/* A file that has crashed is skipped for a while, although it would not crash again,
+ * until it changes or a rescan is requested. */
 START_TEST(caches_a_crash) {
     const char *dir = dir_make();
-    const char *path = dir_add(dir, "crash-told", NULL);
+    const char *path = dir_add(dir, "obeys", NULL);
     char *first = NULL;
     cache_dir_make();
-    setenv("FIXTURE_CRASH", "1", 1);
+    give_orders("signal", SIGSEGV);
     for (int i = 0; i < 3; i++) {
         dlc_registry *registry = registry_over(dir);
-        const dlc_plugin_entry *entry = entry_of(registry, "crash-told.so");
+        const dlc_plugin_entry *entry = entry_of(registry, "obeys.so");
         ck_assert_int_eq(entry->state, DLC_ENTRY_REFUSED);
-        ck_contains(entry->reason, "crashed (signal 6");
+        ck_contains(entry->reason, "crashed (signal 11");
         ck_contains(entry->reason, "dlcore plugin list --rescan");
         first = first ? first : strdup(entry->reason);
         ck_assert_str_eq(entry->reason, first); /* with the time of the crash */
         dlc_registry_close(registry);
         ck_assert_int_eq(load_count(), 1);
-        unsetenv("FIXTURE_CRASH");
+        give_orders(NULL, 0);
     }
     free(first);
     touch(path);
-    ck_assert_int_eq(state_with_cache(dir, "crash-told.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(state_with_cache(dir, "obeys.so"), DLC_ENTRY_USABLE);
 
-    setenv("FIXTURE_CRASH", "1", 1);
-    ck_assert_int_eq(state_after_rescan("crash-told.so"), DLC_ENTRY_REFUSED);
-    unsetenv("FIXTURE_CRASH");
-    ck_assert_int_eq(state_with_cache(dir, "crash-told.so"), DLC_ENTRY_REFUSED);
-    ck_assert_int_eq(state_after_rescan("crash-told.so"), DLC_ENTRY_USABLE);
-    ck_assert_int_eq(state_with_cache(dir, "crash-told.so"), DLC_ENTRY_USABLE);
+    give_orders("signal", SIGSEGV);
+    ck_assert_int_eq(state_after_rescan("obeys.so"), DLC_ENTRY_REFUSED);
+    give_orders(NULL, 0);
+    ck_assert_int_eq(state_with_cache(dir, "obeys.so"), DLC_ENTRY_REFUSED);
+    ck_assert_int_eq(state_after_rescan("obeys.so"), DLC_ENTRY_USABLE);
+    ck_assert_int_eq(state_with_cache(dir, "obeys.so"), DLC_ENTRY_USABLE);
 }
 END_TEST
 
