@@ -25,10 +25,10 @@ static dlc_status path_resolve(const char *path, char **real) {
     return *real ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-dlc_status dlc_search_default(char **folder) {
+/* The path of libdlcore without links. */
+static dlc_status find_library(char **library) {
     static const char anchor; /* any address inside this library */
     Dl_info where;
-    char *library;
     if (!dladdr(&anchor, &where))
         return dlc_fail(DLC_ERR_PLUGIN, "cannot find out where libdlcore is");
     /* A relative path is wrong as soon as the current directory changes. */
@@ -37,11 +37,25 @@ dlc_status dlc_search_default(char **folder) {
                         "libdlcore was loaded by a relative path (%s), so the plugins "
                         "beside it cannot be found reliably",
                         where.dli_fname);
-    DLC_TRY(path_resolve(where.dli_fname, &library));
+    return path_resolve(where.dli_fname, library);
+}
+
+dlc_status dlc_search_default(char **folder) {
+    char *library;
+    DLC_TRY(find_library(&library));
     *folder = dlc_format("%.*s/dlcore/0", (int)(strrchr(library, '/') - library),
                          library);
     dlc_free(library);
     return *folder ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+static dlc_status trust_folder(const char *folder, char **real) {
+    char *library = NULL;
+    dlc_status rc = find_library(&library);
+    if (rc != DLC_ERR_NOMEM) /* a library that is not found excuses no folder */
+        rc = dlc_trust_folder(folder, library, real);
+    dlc_free(library);
+    return rc;
 }
 
 static int by_name(const void *a, const void *b) {
@@ -86,7 +100,7 @@ static dlc_status read_names(DIR *stream, const char *folder, dlc_listing *listi
 dlc_status dlc_listing_read(const char *folder, dlc_listing *listing) {
     dlc_listing found = {0};
     DIR *stream = NULL;
-    dlc_status rc = dlc_trust_folder(folder, &found.folder);
+    dlc_status rc = trust_folder(folder, &found.folder);
     if (rc == DLC_OK && (stream = opendir(found.folder)))
         rc = read_names(stream, folder, &found);
     else if (rc == DLC_OK)
@@ -115,7 +129,7 @@ dlc_status dlc_path_trust(const char *path, struct stat *info) {
     char *folder = dlc_strndup(path, slash > path ? (size_t)(slash - path) : 1);
     if (!folder)
         return DLC_ERR_NOMEM;
-    dlc_status rc = dlc_trust_folder(folder, &real);
+    dlc_status rc = trust_folder(folder, &real);
     dlc_free(folder);
     dlc_free(real);
     return rc == DLC_OK ? dlc_trust_file(path, info) : rc;

@@ -53,7 +53,7 @@ static int has_list(const char *path) {
 /* ---- Folders above ------------------------------------------------------------- */
 
 typedef struct walk {
-    const char *given;
+    const char *given, *library;
     char folder[PATH_MAX]; /* walked so far, without links; empty at the root folder */
     struct stat info;      /* what is there */
     char rest[PATH_MAX];   /* what is still to be walked */
@@ -65,6 +65,13 @@ static dlc_status fail_unreadable(const walk *w, int error) {
                     strerror(error));
 }
 
+/* Whoever can replace a folder above libdlcore can replace dlcore itself. */
+static int is_above_library(const walk *w) {
+    size_t length = strlen(w->folder);
+    return w->library && strncmp(w->library, w->folder, length) == 0 &&
+           w->library[length] == '/';
+}
+
 /* Checks a folder in which something is to be looked up: whoever may write to it could
  * replace what is below, unless it is sticky as /tmp. Unlike a folder of plugins, it
  * may be writable by a private group: nobody should have to change the mode of a home
@@ -72,6 +79,8 @@ static dlc_status fail_unreadable(const walk *w, int error) {
 static dlc_status trust_above(const walk *w) {
     const char *folder = *w->folder ? w->folder : "/";
     const unsigned mode = w->info.st_mode & 0777u;
+    if (is_above_library(w))
+        return DLC_OK;
     if (!is_own(w->info.st_uid))
         return dlc_fail(DLC_ERR_PLUGIN,
                         "%s: user %u may replace this folder, because %s (mode %03o) "
@@ -184,8 +193,8 @@ static dlc_status trust_owner_and_mode(const char *what, const char *path,
     return DLC_OK;
 }
 
-dlc_status dlc_trust_folder(const char *path, char **real) {
-    walk w = {.given = path};
+dlc_status dlc_trust_folder(const char *path, const char *library, char **real) {
+    walk w = {.given = path, .library = library};
     size_t length = 0;
     if (*path != '/') {
         if (!getcwd(w.rest, sizeof w.rest))

@@ -13,10 +13,12 @@
 
 #include <dlcore/status.h>
 
-/* Checks a folder and all folders above it. *real (to dlc_free) is its path without
- * links. DLC_ERR_PLUGIN with a sentence: which folder, whose it is or its mode, and
- * what to do. */
-dlc_status dlc_trust_folder(const char *path, char **real);
+/* Checks a folder and all folders above it, but those above `library`, the path of
+ * libdlcore without links (NULL: not known): whoever owns them could replace dlcore
+ * itself, as the owner of a checkout can in which root of a container builds. *real (to
+ * dlc_free) is its path without links. DLC_ERR_PLUGIN with a sentence: which folder,
+ * whose it is or its mode, and what to do. */
+dlc_status dlc_trust_folder(const char *path, const char *library, char **real);
 
 /* Checks owner and mode of a file; its folder has been checked. */
 dlc_status dlc_trust_file(const char *path, struct stat *info);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks that the core stays small: libdlcore, stripped, must be under 730 KB.
+# Checks that the core stays small: libdlcore, stripped, must be under 740 KB.
 # Usage: size.sh LIBRARY
 # The core's size went beyond 400 KB for what protects users' work and cannot be in a plugin,
 # since it concerns all of them: run folders, comparing checkpoints with the run that resumes
@@ -15,8 +15,9 @@
 # 10 KB start ranks on other hosts, and 10 KB try links before training, send through levels in
 # parts, and exchange split layers' rows like all other parameters. 30 KB compare what ranks must hold
 # alike, weigh losses by what counts in the whole batch, and notice what plugins leave changed.
+# 5 KB check who could exchange a folder above a plugin, and end commands where memory runs out.
 set -eu
-most=730000
+most=740000
 stripped=$(mktemp)
 trap 'rm -f "$stripped"' EXIT
 strip -o "$stripped" "$1"

@@ -55,6 +55,21 @@ class Command(PluginFolder):
         self.assertIn("built for version 2 of the plugin interface", done.stdout)
         self.assertIn("refused: its name is not valid", done.stdout)
 
+    def test_folders_above_the_library(self):
+        """Whoever can replace them can replace dlcore, too, as in a checkout of another user."""
+        top = self.dir / "top"
+        for place, names in (("bin", ["dlcore"]), ("lib", ["libdlcore.so.0"]), ("lib/dlcore/0", ["solver-sgd.so"])):
+            (top / place).mkdir(parents=True, exist_ok=True)
+            for name in names:
+                shutil.copy(BIN.parent.parent / place / name, top / place / name)
+        for folder in (top, *top.rglob("*")):
+            folder.chmod(0o755)
+        top.chmod(0o777)
+        program = top / "bin/dlcore"
+        self.assertRegex(dlcore("plugin", "list", program=program).stdout, r"solver +sgd")
+        (top / "lib/dlcore").chmod(0o777)  # here the plugins alone could be replaced
+        self.assertIn("any user may replace this folder", dlcore("plugin", "list", program=program).stderr)
+
     def test_list_is_aligned(self):
         """The longest name of a layer of ours does not shift the columns after it."""
         head, *rows = dlcore("plugin", "list").stdout.splitlines()
