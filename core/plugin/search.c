@@ -41,8 +41,10 @@ static dlc_status find_library(char **library) {
 }
 
 dlc_status dlc_search_default(char **folder) {
-    char *library;
-    DLC_TRY(find_library(&library));
+    char *library = NULL;
+    dlc_status rc = find_library(&library);
+    if (!library)
+        return rc;
     *folder = dlc_format("%.*s/dlcore/0", (int)(strrchr(library, '/') - library),
                          library);
     dlc_free(library);

@@ -93,31 +93,31 @@ class Allocations(unittest.TestCase):
         self.assertGreater(failures, len(places) / 2)
 
     def test_plugin_list(self):
-        self.torture("plugin", "list", step=11)
+        self.torture("plugin", "list", step=43)
 
     def test_plugin_inspect(self):
-        self.torture("plugin", "inspect", "convolution", "--all", "--json", step=17)
+        self.torture("plugin", "inspect", "convolution", "--all", "--json", step=67)
 
     def test_topo_of_a_machine(self):
-        self.torture("topo", "--from", str(MACHINE), step=71)
+        self.torture("topo", "--from", str(MACHINE), step=283)
 
     def test_check(self):
-        self.torture("check", "net.ini", step=19)
+        self.torture("check", "net.ini", step=79)
 
     def test_check_of_ranks(self):
-        self.torture("check", "net.ini", "--ranks=2", "--json", step=53)
+        self.torture("check", "net.ini", "--ranks=2", "--json", step=211)
 
     def test_data_stats(self):
-        self.torture("data", "stats", "net.ini", step=7)
+        self.torture("data", "stats", "net.ini", step=29)
 
     def test_data_verify(self):
-        self.torture("data", "verify", "net.ini", step=23)
+        self.torture("data", "verify", "net.ini", step=97)
 
     def test_train(self):
-        self.torture("train", "net.ini", step=67)
+        self.torture("train", "net.ini", step=269)
 
     def test_plan(self):
-        self.torture("plan", "net.ini", step=251, is_measured=True)
+        self.torture("plan", "net.ini", step=1009, is_measured=True)
 
 
 if __name__ == "__main__":
