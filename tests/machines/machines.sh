@@ -134,6 +134,13 @@ add_bridge() { # MACHINE ADDRESS
     ip -n "$prefix-$1" link set inside0 up
     ip -n "$prefix-$1" addr add "$2" dev docker0
     ip -n "$prefix-$1" link set docker0 up
+    # The kernel tells a bridge a moment later that a link in it is up.
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        ! ip -n "$prefix-$1" link show docker0 | grep -q LOWER_UP || return 0
+        sleep 0.1
+    done
+    echo "machines.sh: docker0 of machine $1 does not come up" >&2
+    return 1
 }
 
 ip netns add $switch
