@@ -2,13 +2,12 @@
  * a process computes, waits or is stopped. */
 #include "job/activity.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/read.h"
+#include "base/process.h"
 
 void dlc_activity_text(const dlc_activity *activity, char text[DLC_ACTIVITY_TEXT]) {
     int length = 0;
@@ -89,52 +88,14 @@ void dlc_activity_check(dlc_shared_activity *activity, int is_main) {
 
 /* ---- Heartbeats -------------------------------------------------------------- */
 
-/* The state of a process or thread: 'R' running or runnable, 'S' sleeping, 'D' waiting
- * for a disk, 'T' stopped. */
-static char state_of(const char *path) {
-    char line[256];
-    /* The name is in parentheses and may contain anything, parentheses too. */
-    const char *end = dlc_read_text(path, line, sizeof line) ? strrchr(line, ')')
-                                                             : NULL;
-    return end && end[1] == ' ' && end[2] ? end[2] : '?';
-}
-
-/* What the threads of a process have done, taken together. */
-typedef struct threads {
-    unsigned long long busy; /* nanoseconds that they ran, or waited for a CPU */
-    int waits_for_disk;
-} threads;
-
-static threads read_threads(pid_t pid) {
-    char path[320], line[128];
-    threads found = {.busy = 0};
-    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    DIR *folder = opendir(path);
-    if (!folder)
-        return found;
-    for (struct dirent *entry; (entry = readdir(folder));) {
-        unsigned long long ran = 0, waited = 0;
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof path, "/proc/%d/task/%s/schedstat", (int)pid,
-                 entry->d_name);
-        if (dlc_read_text(path, line, sizeof line) &&
-            sscanf(line, "%llu %llu", &ran, &waited) == 2)
-            found.busy += ran + waited;
-        snprintf(path, sizeof path, "/proc/%d/task/%s/stat", (int)pid, entry->d_name);
-        found.waits_for_disk |= state_of(path) == 'D';
-    }
-    closedir(folder);
-    return found;
-}
-
 /* Waiting for another rank uses little CPU time, as transports sleep when nothing
  * happens. A process that uses a tenth of a core or more is computing. Where the kernel
  * provides no times, assume that it is. */
-static int is_busy(const threads *now, uint64_t time, const dlc_heartbeat_last *last) {
-    if (!last->time || !now->busy || now->waits_for_disk)
+static int is_busy(const dlc_process_threads *now, uint64_t time,
+                   const dlc_heartbeat_last *last) {
+    if (!last->time || !now->busy_ns || now->waits_for_disk)
         return 1;
-    unsigned long long busy = now->busy > last->busy ? now->busy - last->busy : 0;
+    uint64_t busy = now->busy_ns > last->busy ? now->busy_ns - last->busy : 0;
     return 10 * busy > time - last->time;
 }
 
@@ -150,11 +111,11 @@ dlc_heartbeat dlc_heartbeat_take(pid_t pid, dlc_shared_activity *activity,
         .activity = activity->current};
     atomic_fetch_add_explicit(&activity->parent_ticks, 1, memory_order_relaxed);
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    heartbeat.state = state_of(path);
-    threads threads_now = read_threads(pid);
+    heartbeat.state = dlc_process_state_at(path);
+    dlc_process_threads threads = dlc_process_threads_read(pid);
     int stopped = heartbeat.state == 'T' || heartbeat.state == 't';
-    heartbeat.busy = (char)(!stopped && is_busy(&threads_now, now, last));
-    heartbeat.disk_wait = (char)(!stopped && threads_now.waits_for_disk);
-    *last = (dlc_heartbeat_last){.time = now, .busy = threads_now.busy};
+    heartbeat.busy = (char)(!stopped && is_busy(&threads, now, last));
+    heartbeat.disk_wait = (char)(!stopped && threads.waits_for_disk);
+    *last = (dlc_heartbeat_last){.time = now, .busy = threads.busy_ns};
     return heartbeat;
 }

@@ -1,7 +1,6 @@
 /* Starts and ends children with a guard. The guard runs no code of a plugin. */
 #include "plugin/child.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,11 +17,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/read.h"
 #include "base/write.h"
 
 static const struct timespec moment = {.tv_nsec = 1000000};
-enum { MOMENTS = 1000, LOOK_MS = 200 };
+enum { MOMENTS = 1000 };
 #define BEGIN_SECONDS 10.0
 
 /* ---- The child --------------------------------------------------------------- */
@@ -170,15 +170,22 @@ void dlc_child_continue(const dlc_child *child) {
         (void)kill(child->guard, SIGCONT);
 }
 
+int dlc_child_wait(const dlc_child *child, double seconds) {
+    const double most = DLC_CHILD_LOOK_MS * 1e-3;
+    struct pollfd wait = {.fd = child->fd, .events = POLLIN};
+    int ms = seconds < most ? (int)(seconds * 1000) + 1 : DLC_CHILD_LOOK_MS;
+    dlc_child_continue(child);
+    return poll(&wait, 1, seconds > 0 ? ms : 0) > 0;
+}
+
 /* Waits until the child says that it begins; 0 with errno set if it does not. No code
  * of a plugin has run until then. */
 static int child_begins(dlc_child *child) {
     const double most = dlc_child_patience(BEGIN_SECONDS);
     dlc_stopwatch watch = {0};
-    struct pollfd wait = {.fd = child->fd, .events = POLLIN};
     int told = 0;
     while (dlc_stopwatch_look(&watch) < most) {
-        (void)poll(&wait, 1, LOOK_MS);
+        (void)dlc_child_wait(child, most);
         ssize_t got = read(child->fd, &told, sizeof told);
         if (got == (ssize_t)sizeof told) {
             child->pid = told;
@@ -189,7 +196,6 @@ static int child_begins(dlc_child *child) {
             errno = ECHILD;
             return 0;
         }
-        dlc_child_continue(child);
     }
     errno = ETIMEDOUT;
     return 0;
@@ -247,34 +253,8 @@ int dlc_child_end(const dlc_child *child, int is_dying) {
     return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Whether a thread of a child is held up, as `folder` of /proc tells; *known: it does
- * tell. */
-static int thread_is_held_up(const char *folder, double seconds, int *known) {
-    char path[96], line[512];
-    unsigned long long ran, waited = 0, turns = 0;
-    (void)snprintf(path, sizeof path, "%s/schedstat", folder);
-    if (dlc_read_text(path, line, sizeof line) &&
-        sscanf(line, "%llu %llu %llu", &ran, &waited, &turns) == 3)
-        *known |= turns > 0;
-    (void)snprintf(path, sizeof path, "%s/stat", folder);
-    (void)dlc_read_text(path, line, sizeof line);
-    const char *name_end = strrchr(line, ')'); /* the state follows */
-    return (double)waited * 1e-9 > seconds / 4 ||
-           (name_end && strncmp(name_end, ") D", 3) == 0);
-}
-
 int dlc_child_is_held_up(const dlc_child *child, double seconds) {
-    char path[64];
-    int known = 0, is = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/task", (int)child->pid);
-    DIR *threads = opendir(path);
-    for (const struct dirent *entry; threads && (entry = readdir(threads));)
-        if (entry->d_name[0] != '.') {
-            (void)snprintf(path, sizeof path, "/proc/%d/task/%.10s", (int)child->pid,
-                           entry->d_name);
-            is |= thread_is_held_up(path, seconds, &known);
-        }
-    if (threads)
-        closedir(threads);
-    return is || !known;
+    dlc_process_threads threads = dlc_process_threads_read(child->pid);
+    return !threads.busy_ns || (double)threads.longest_wait * 1e-9 > seconds / 4 ||
+           threads.waits_for_disk;
 }

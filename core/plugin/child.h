@@ -29,6 +29,11 @@ int dlc_child_end(const dlc_child *child, int is_dying);
 /* Continues the guard if it is stopped. Whoever waits for a child calls this several
  * times a second, and measures the time by a stopwatch (base/clock.h). */
 void dlc_child_continue(const dlc_child *child);
+enum { DLC_CHILD_LOOK_MS = 200 }; /* often enough */
+
+/* Continues the guard, and waits until something can be read from the child, for
+ * `seconds` or DLC_CHILD_LOOK_MS, whichever is less. 1: it can. */
+int dlc_child_wait(const dlc_child *child, double seconds);
 
 /* Whether a child that has not done its work in `seconds` may not be to blame: it had
  * to wait for a CPU, waits for a disk, or /proc does not tell. */

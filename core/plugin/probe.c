@@ -2,7 +2,6 @@
 #include "plugin/probe.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,15 +37,11 @@ static void make_call(int fd, void *context) {
 
 /* 1: complete; 0: nothing will follow; -1: the time is over. */
 static int receive(const dlc_child *child, double seconds, answer *given) {
-    enum { LOOK_MS = 200 };
     dlc_stopwatch watch = {0};
     size_t length = 0;
     while (length < sizeof *given) {
         double left = seconds - dlc_stopwatch_look(&watch);
-        struct pollfd wait = {.fd = child->fd, .events = POLLIN};
-        int ms = left < LOOK_MS * 1e-3 ? (int)(left * 1000) + 1 : LOOK_MS;
-        dlc_child_continue(child);
-        if (poll(&wait, 1, left > 0 ? ms : 0) <= 0) {
+        if (!dlc_child_wait(child, left)) {
             if (left <= 0)
                 return -1;
             continue;

@@ -26,7 +26,6 @@
  * a driver for its devices takes 10 s and more. */
 enum { TIMEOUT_MS = 5000, DRIVER_TIMEOUT_MS = 60000 };
 enum { NOTICE_MS = 3000 }; /* after this time the user is told what is waited for */
-enum { LOOK_MS = 200 };
 enum { CHILDREN_MOST = 16 };
 #define MESSAGE_MAX (64u << 20)
 
@@ -336,23 +335,16 @@ static dlc_status scanner_step(scanner *it, int load) {
     return status;
 }
 
-/* Waits until a child has something to say, or a time limit is reached. */
-static void wait_for_any(scanner *list, size_t count) {
+/* Waits until a child has something to say, or it is time to look for time limits and
+ * for what is stopped. */
+static void wait_for_any(const scanner *list, size_t count) {
     struct pollfd fds[CHILDREN_MOST];
     nfds_t used = 0;
-    int64_t least = LOOK_MS;
-    for (size_t i = 0; i < count; i++) {
-        if (!list[i].file)
-            continue;
-        int64_t until = limit_of(&list[i]);
-        if (!list[i].noticed && until > NOTICE_MS)
-            until = NOTICE_MS;
-        int64_t left = until - waited(&list[i]);
-        least = left < least ? left : least;
-        fds[used++] = (struct pollfd){.fd = list[i].child.fd, .events = POLLIN};
-    }
+    for (size_t i = 0; i < count; i++)
+        if (list[i].file)
+            fds[used++] = (struct pollfd){.fd = list[i].child.fd, .events = POLLIN};
     if (used)
-        (void)poll(fds, used, least < 0 ? 0 : (int)least + 1);
+        (void)poll(fds, used, DLC_CHILD_LOOK_MS);
 }
 
 dlc_status dlc_scan_run(dlc_scan_file *file, size_t files, int load) {
