@@ -432,8 +432,7 @@ static dlc_status report(const conversion *c) {
         dlc_text names = {0};
         if (add_arrays(&command->data.data->samples, role, &names))
             dlc_text_add(&text, "%s = %s\n", option_of[role], dlc_text_string(&names));
-        if (names.failed)
-            dlc_text_fail(&text);
+        dlc_text_fail_with(&text, &names);
         dlc_text_free(&names);
     }
     add_transforms(command, &text);

@@ -98,8 +98,7 @@ static const char *option_type_text(uint32_t type) {
 static void json_option(dlc_json *json, const dlc_option *row) {
     dlc_text takes = {0};
     dlc_option_takes(row, &takes);
-    if (takes.failed)
-        dlc_text_fail(&json->text);
+    dlc_text_fail_with(&json->text, &takes);
     dlc_json_object(json, NULL);
     dlc_json_string(json, "name", row->name);
     dlc_json_string(json, "type", option_type_text(row->type));
@@ -130,8 +129,7 @@ static void json_feature(dlc_json *json, const dlc_feature_entry *entry,
                          const dlc_option *options, int with_options) {
     dlc_text words = {0};
     dlc_caps_text(entry, &words);
-    if (words.failed)
-        dlc_text_fail(&json->text);
+    dlc_text_fail_with(&json->text, &words);
     dlc_json_object(json, NULL);
     dlc_json_string(json, "kind", dlc_kind_text((dlc_kind)entry->kind));
     dlc_json_string(json, "name", entry->name);

@@ -66,8 +66,7 @@ static void draw_cell(const picture *to, int32_t label, int32_t prediction) {
              shade);
     dlc_text_add(&tip, "%s, taken for %s: %.0f", name[label], name[prediction], n);
     dlc_svg_box(to->svg, style, x, y, to->cell, to->cell, dlc_text_string(&tip));
-    if (tip.failed)
-        dlc_text_fail(to->svg);
+    dlc_text_fail_with(to->svg, &tip);
     dlc_text_free(&tip);
     snprintf(number, sizeof number, "%.0f", n);
     if (tally->classes <= NUMBERS_MOST)
@@ -92,8 +91,8 @@ static void draw_names(const picture *to, int32_t class) {
                       to->classes->names->name[class]);
     dlc_svg_text(to->svg, "muted", "middle", to->x + middle, to->y - 8,
                  dlc_text_string(&head));
-    if (name.failed || head.failed)
-        dlc_text_fail(to->svg);
+    dlc_text_fail_with(to->svg, &name);
+    dlc_text_fail_with(to->svg, &head);
     dlc_text_free(&name);
     dlc_text_free(&head);
 }

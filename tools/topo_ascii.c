@@ -115,8 +115,7 @@ static void add_transports(const topo_pair *pair, dlc_text *text) {
     dlc_transport_choice_text(&pair->choice, &lines);
     if (pair->problem)
         dlc_text_add(text, "    transport: none can connect them\n");
-    if (lines.failed)
-        dlc_text_fail(text);
+    dlc_text_fail_with(text, &lines);
     const char *at = dlc_text_string(&lines);
     while (*at) {
         size_t length = strcspn(at, "\n");

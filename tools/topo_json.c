@@ -105,8 +105,7 @@ static void add_transports(const topo_pair *pair, dlc_json *json) {
         dlc_json_end_object(json);
     }
     dlc_json_end_array(json);
-    if (name.failed)
-        dlc_text_fail(&json->text);
+    dlc_text_fail_with(&json->text, &name);
     dlc_text_free(&name);
 }
 

@@ -109,8 +109,8 @@ static void draw_cell(const picture *to, size_t r, size_t c, double y) {
                      : pair->problem ? "none"
                                      : dlc_text_string(&name));
     }
-    if (tip.failed || name.failed)
-        dlc_text_fail(to->svg);
+    dlc_text_fail_with(to->svg, &tip);
+    dlc_text_fail_with(to->svg, &name);
     dlc_text_free(&tip);
     dlc_text_free(&name);
 }

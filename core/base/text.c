@@ -50,6 +50,11 @@ void dlc_text_append_text(dlc_text *text, const dlc_text *more) {
         dlc_text_append(text, more->bytes, more->length);
 }
 
+void dlc_text_fail_with(dlc_text *text, const dlc_text *part) {
+    if (part->failed)
+        dlc_text_fail(text);
+}
+
 void dlc_text_add(dlc_text *text, const char *format, ...) {
     va_list args, again;
     va_start(args, format);

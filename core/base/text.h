@@ -36,6 +36,8 @@ dlc_status dlc_text_status(const dlc_text *text);
 const char *dlc_text_string(const dlc_text *text);
 /* Makes it a failed text, because memory ran out for something that belongs into it. */
 void dlc_text_fail(dlc_text *text);
+/* Makes it one if `part`, which belongs into it, has failed. */
+void dlc_text_fail_with(dlc_text *text, const dlc_text *part);
 /* Appends another text, or fails if that has failed. */
 void dlc_text_append_text(dlc_text *text, const dlc_text *more);
 void dlc_text_free(dlc_text *text);
