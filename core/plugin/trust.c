@@ -56,7 +56,8 @@ typedef struct walk {
     const char *given, *library;
     char folder[PATH_MAX]; /* walked so far, without links; empty at the root folder */
     struct stat info;      /* what is there */
-    char rest[PATH_MAX];   /* what is still to be walked */
+    char path[PATH_MAX];
+    size_t at; /* path[at...] is still to be walked */
     int links;
 } walk;
 
@@ -85,7 +86,7 @@ static dlc_status trust_above(const walk *w) {
         return dlc_fail(DLC_ERR_PLUGIN,
                         "%s: user %u may replace this folder, because %s (mode %03o) "
                         "belongs to that user, who is neither root nor the current "
-                        "user; use a folder below those of root and your own",
+                        "user; use a folder whose parents are all root's or yours",
                         w->given, (unsigned)w->info.st_uid, folder, mode);
     if (w->info.st_mode & S_ISVTX)
         return DLC_OK;
@@ -112,17 +113,18 @@ static dlc_status look(walk *w) {
 /* Replaces the link that has been walked by the path it holds. `length`: of its
  * folder. */
 static dlc_status follow(walk *w, size_t length) {
-    char target[PATH_MAX], rest[PATH_MAX];
+    char target[PATH_MAX], path[PATH_MAX];
     ssize_t got = readlink(w->folder, target, sizeof target);
     if (got < 0)
         return fail_unreadable(w, errno);
     if (++w->links > LINKS_MOST)
         return fail_unreadable(w, ELOOP);
     if ((size_t)got == sizeof target ||
-        (size_t)snprintf(rest, sizeof rest, "%.*s/%s", (int)got, target, w->rest) >=
-            sizeof rest)
+        (size_t)snprintf(path, sizeof path, "%.*s/%s", (int)got, target,
+                         w->path + w->at) >= sizeof path)
         return fail_unreadable(w, ENAMETOOLONG);
-    memcpy(w->rest, rest, sizeof rest);
+    memcpy(w->path, path, sizeof path);
+    w->at = 0;
     w->folder[*target == '/' ? 0 : length] = '\0';
     return look(w);
 }
@@ -159,17 +161,16 @@ static dlc_status enter(walk *w, const char *name, size_t bytes) {
 }
 
 static dlc_status walk_path(walk *w) {
-    char name[NAME_MAX + 1];
     DLC_TRY(look(w));
     for (;;) {
-        const char *begin = w->rest + strspn(w->rest, "/");
-        size_t bytes = strcspn(begin, "/");
+        const char *name = w->path + w->at;
+        name += strspn(name, "/");
+        size_t bytes = strcspn(name, "/");
         if (!bytes)
             return S_ISDIR(w->info.st_mode) ? DLC_OK : fail_unreadable(w, ENOTDIR);
         if (bytes > NAME_MAX)
             return fail_unreadable(w, ENAMETOOLONG);
-        memcpy(name, begin, bytes);
-        memmove(w->rest, begin + bytes, strlen(begin + bytes) + 1);
+        w->at = (size_t)(name + bytes - w->path);
         DLC_TRY(enter(w, name, bytes));
     }
 }
@@ -197,12 +198,12 @@ dlc_status dlc_trust_folder(const char *path, const char *library, char **real) 
     walk w = {.given = path, .library = library};
     size_t length = 0;
     if (*path != '/') {
-        if (!getcwd(w.rest, sizeof w.rest))
+        if (!getcwd(w.path, sizeof w.path))
             return fail_unreadable(&w, errno);
-        length = strlen(w.rest);
+        length = strlen(w.path);
     }
-    if ((size_t)snprintf(w.rest + length, sizeof w.rest - length, "/%s", path) >=
-        sizeof w.rest - length)
+    if ((size_t)snprintf(w.path + length, sizeof w.path - length, "/%s", path) >=
+        sizeof w.path - length)
         return fail_unreadable(&w, ENAMETOOLONG);
     DLC_TRY(walk_path(&w));
     const char *folder = *w.folder ? w.folder : "/";
