@@ -19,11 +19,12 @@ static int is_usable(const suite_run *run, const char *name, uint64_t caps) {
 /* A plugin may bring the device of its layers, and need not be in a folder that is
  * searched. */
 static const dlc_feature *find_own(const suite_run *run) {
-    const dlc_feature *own = run->plugin->features;
-    while (own->name && !(own->kind == DLC_KIND_DEVICE && run->feature->device &&
-                          is_usable(run, own->name, own->caps)))
-        own = DLC_NEXT(own);
-    return own->name ? own : NULL;
+    const dlc_feature *own = NULL;
+    while ((own = suite_accepted(run, own)) &&
+           !(own->kind == DLC_KIND_DEVICE && run->feature->device &&
+             is_usable(run, own->name, own->caps)))
+        continue;
+    return own;
 }
 
 /* All fixtures of a check use one device, and looking for it takes a while. */

@@ -112,6 +112,7 @@ static void compare(suite_run *run, const dlc_feature *feature,
 }
 
 static void is_the_same_everywhere(suite_run *run) {
+    suite_check_descriptor(run);
     const struct timespec pause = {.tv_sec = 1,
                                    .tv_nsec = (long)((SECONDS_BETWEEN - 1) * 1e9)};
     result(*all)[PROCESSES] = mmap(NULL, FEATURES_MOST * sizeof *all,
@@ -123,8 +124,7 @@ static void is_the_same_everywhere(suite_run *run) {
     const dlc_feature *f;
     for (int late = 0; late < 2; late++) {
         int i = 0;
-        for (f = run->plugin->features; f->name && i < FEATURES_MOST;
-             f = DLC_NEXT(f), i++) {
+        for (f = NULL; (f = suite_accepted(run, f)) && i < FEATURES_MOST; i++) {
             if (!digest_of(f->kind) || (late && !all[i][0].done))
                 continue;
             used += use_once(run, f, NULL, &all[i][late]);

@@ -10,7 +10,6 @@
 
 #include "base/process_state.h"
 #include "base/status.h"
-#include "plugin/check.h"
 #include "plugin/image.h"
 #include "plugin/registry.h"
 #include "suite.h"
@@ -108,13 +107,6 @@ static void leaves_modes_alone(suite_run *run) {
 
 /* ---- The descriptor --------------------------------------------------------- */
 
-static void descriptor_is_valid(suite_run *run) {
-    size_t features = 0;
-    dlc_status status = dlc_plugin_check(run->subject->path, run->plugin, &features);
-    if (status != DLC_OK)
-        suite_fail(run, "%s", dlc_detail());
-}
-
 /* 1 if the byte at `at` is in writable memory. */
 static int is_writable(suite_run *run, const void *at) {
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -140,7 +132,7 @@ static void must_be_constant(suite_run *run, const void *at, const char *what) {
 }
 
 static void descriptor_is_constant(suite_run *run) {
-    descriptor_is_valid(run); /* or its tables may have no end */
+    suite_check_descriptor(run);
     must_be_constant(run, run->plugin, "its " DLC_PLUGIN_SYMBOL);
     must_be_constant(run, run->plugin->features, "its table of features");
     for (const dlc_feature *f = run->plugin->features; f->name; f = DLC_NEXT(f)) {
@@ -150,7 +142,7 @@ static void descriptor_is_constant(suite_run *run) {
 }
 
 static void has_no_duplicates(suite_run *run) {
-    descriptor_is_valid(run);
+    suite_check_descriptor(run);
     for (const dlc_feature *a = run->plugin->features; a->name; a = DLC_NEXT(a))
         for (const dlc_feature *b = DLC_NEXT(a); b->name; b = DLC_NEXT(b))
             if (a->kind == b->kind && strcmp(a->name, b->name) == 0 &&
@@ -190,7 +182,7 @@ const suite_check suite_file_checks[] = {
     {"file.modes", "opening it does not change how the process computes", 0, 0,
      SUITE_CLOSED, 30, leaves_modes_alone},
     {"file.descriptor", "valid sizes, name, version, license and features", 0, 0,
-     SUITE_OPENED, 30, descriptor_is_valid},
+     SUITE_OPENED, 30, suite_check_descriptor},
     {"file.constant", "the descriptor and its tables are constant", 0, 0, SUITE_OPENED,
      30, descriptor_is_constant},
     {"file.duplicates", "no feature is offered twice", 0, 0, SUITE_OPENED, 30,

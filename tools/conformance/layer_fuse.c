@@ -100,7 +100,7 @@ static void takes_over(suite_run *run) {
     if (!DLC_CAN(ops, fuse))
         suite_skip(run, "it has no fuse");
     fused = 0;
-    for (const dlc_feature *f = run->plugin->features; f->name; f = DLC_NEXT(f)) {
+    for (const dlc_feature *f = NULL; (f = suite_accepted(run, f));) {
         if (!can_follow(run, f))
             continue;
         next = *run;

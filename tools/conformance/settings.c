@@ -105,11 +105,12 @@ void suite_make_settings(suite_run *run) {
 /* A --set that no feature has would leave a check with other settings than meant. */
 static void sets_are_known(suite_run *run) {
     const suite_subject *subject = run->subject;
+    suite_check_descriptor(run);
     for (size_t i = 0; i < subject->nsets; i++) {
         const char *rest;
         int known = 0;
         dlc_text names = {0};
-        for (const dlc_feature *f = run->plugin->features; f->name; f = DLC_NEXT(f)) {
+        for (const dlc_feature *f = NULL; (f = suite_accepted(run, f));) {
             known |= option_of(f, subject->sets[i], &rest) != NULL;
             for (const dlc_option *row = f->options; row && row->name;
                  row = DLC_NEXT(row))

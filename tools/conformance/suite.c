@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "guard.h"
 #include "host.h"
+#include "plugin/check.h"
 #include "plugin/child.h"
 #include "plugin/object.h"
 #include "plugin/registry.h"
@@ -126,6 +127,20 @@ void suite_must(suite_run *run, dlc_status status, const char *call) {
                    *dlc_detail() ? dlc_detail() : "no detail sentence was set");
     suite_process_check(run, call);
     guard_check(run, call);
+}
+
+void suite_check_descriptor(suite_run *run) {
+    size_t features = 0;
+    if (dlc_plugin_check(run->subject->path, run->plugin, &features) != DLC_OK)
+        suite_fail(run, "%s", dlc_detail());
+}
+
+const dlc_feature *suite_accepted(const suite_run *run, const dlc_feature *after) {
+    const dlc_feature *f = after ? DLC_NEXT(after) : run->plugin->features;
+    dlc_entry_state state;
+    while (f->name && dlc_feature_check(f, &state) != DLC_OK)
+        f = DLC_NEXT(f);
+    return f->name ? f : NULL;
 }
 
 /* The i-th feature of the table. */

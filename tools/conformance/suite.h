@@ -76,6 +76,14 @@ const dlc_option *suite_option(const dlc_feature *feature, const char *name);
  * value is missing or wrong. */
 void suite_make_settings(suite_run *run);
 
+/* Fails the check if dlcore refuses the plugin's descriptor, whose tables may then have
+ * no end: checks of a whole file call this before they walk them. */
+void suite_check_descriptor(suite_run *run);
+
+/* The first feature that dlcore accepts, or the first one behind `after`; NULL: there
+ * is none. The option table of another one may have no end. */
+const dlc_feature *suite_accepted(const suite_run *run, const dlc_feature *after);
+
 /* Fails the check with the plugin's detail sentence unless `status` is DLC_OK, or if
  * the call has changed the process (process.h) or bytes around its memory (guard.h). */
 void suite_must(suite_run *run, dlc_status status, const char *call);
