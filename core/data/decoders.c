@@ -68,7 +68,7 @@ int dlc_ends_as(const char *name, const char *endings) {
     return ending && ending[1] && is_listed(ending + 1, strlen(ending + 1), endings);
 }
 
-/* Adds those of a list that are not there. */
+/* Adds the endings of a list that `all` lacks. */
 static void add_endings(dlc_text *all, const char *list) {
     while (*list) {
         size_t length = strcspn(list, ",");

@@ -20,9 +20,9 @@ void dlc_decoders_close(dlc_decoders *decoders); /* NULL allowed */
  * decoder reads are not passed over in silence then: their samples fail. */
 #define DLC_USUAL_ENDINGS "jpg,jpeg,png,webp"
 
-/* The usual endings, and those of all decoders that are installed, each once and joined
- * by commas; also of decoders that cannot be used on this machine. The caller frees the
- * text with dlc_free. */
+/* The usual endings, and what each installed decoder declares, even if it cannot be
+ * used on this machine; each once, joined by commas. The caller frees the text with
+ * dlc_free. */
 dlc_status dlc_decoders_endings(const dlc_registry *registry, char **endings);
 
 /* Is what follows the last dot of a name, in upper or lower case, one of these

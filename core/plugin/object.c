@@ -62,9 +62,9 @@ static void restore_modes(const char *path, const char *call) {
                  path, call, changed);
 }
 
-/* Whether a sentence of the loader is about the file, or a library that it needs.
- * Others, of which there are many, tell that memory or descriptors have run out or that
- * a disk has failed, or are translated. */
+/* Whether a sentence of the loader is about the file, or a library that it needs. It
+ * has many more, about memory or descriptors that ran out or a disk that failed, and
+ * translations. */
 static int is_about_files(const char *sentence) {
     static const char *const about[] = {
         "undefined symbol", "' not found",     "cannot allocate memory in static TLS",

@@ -62,7 +62,7 @@ static uint64_t environment_stamp(void) {
     return sum;
 }
 
-/* What fails under the limits of one shell may not under those of another. */
+/* A plugin that fails under the limits of one shell may work in another one. */
 static uint64_t limits_stamp(void) {
     struct rlimit limits[RLIM_NLIMITS] = {{0}};
     for (int i = 0; i < RLIM_NLIMITS; i++)

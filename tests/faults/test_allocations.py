@@ -70,7 +70,7 @@ class Allocations(unittest.TestCase):
 
     def torture(self, *words, step, is_measured=False):
         """Fails every `step`-th allocation, each in a run of its own."""
-        self.run_command(words)  # what it keeps for later runs is there from now on
+        self.run_command(words)  # fills caches, which later runs read
         counted = os.path.join(self.folder, "count")
         code, expected, err = self.run_command(words, FAIL_COUNT=counted)
         self.assertEqual(code, 0, err)

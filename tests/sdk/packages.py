@@ -136,8 +136,8 @@ def check_names():
 
 
 def check_linked(prefix):
-    """Linkers leave out libraries of which nothing is used; packages must not look as if nobody
-    had thought of the C library (lintian)."""
+    """Each plugin names the C library, even if it calls nothing in it: lintian takes a plugin without
+    it for one that was linked wrongly."""
     for path in sorted(prefix.glob("lib*/**/dlcore/0/*.so")):
         said = subprocess.run(["readelf", "--dynamic", path], check=True, capture_output=True, text=True).stdout
         if not re.search(r"\(NEEDED\).*\[libc\.", said):

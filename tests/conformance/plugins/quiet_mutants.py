@@ -234,7 +234,7 @@ def solvers(mutant):
 
 
 def late(ranks):
-    """The end of finish, where the first control word is that of the iteration before, with more ranks than this."""
+    """The end of finish with more ranks than this, where the first control word comes from the iteration before."""
     return ("    }\n    static float kept;\n    float now = model->gradients[model->trained];\n"
             f"    if (exchange->ranks > {ranks} && iteration > 0)\n        model->gradients[model->trained] = kept;\n"
             "    kept = now;\n" + FINISHED.removeprefix("    }\n"))
@@ -253,7 +253,7 @@ def models(mutant):
     of("consistency.ranks", ("    return model->exchange->start(", "    if (bucket == 1)\n        return DLC_OK;\n    return model->exchange->start("),
        ("        rc = exchange->wait(exchange->context, b);\n", "        if (b != 1)\n            rc = exchange->wait(exchange->context, b);\n"))
     of("consistency.ranks", (FINISH, FINISH + "    if (exchange->ranks > 1)\n        model->gradients[model->trained] = 0;\n"))
-    # Control words of the iteration before, though it exchanges those of this one; and a rank that stands for both.
+    # The last iteration's control words, though it exchanges new ones; and a rank that stands for both.
     of("consistency.control_words", (FINISHED, late(0)))
     of("consistency.ranks", (FINISHED, late(1)))
     of("consistency.ranks", ("    (void)iteration;\n    return model->exchange->start(", "    if (bucket == model->exchange->buckets - 1)\n"

@@ -120,10 +120,10 @@ typedef struct dlc_data_args {
     const char *const *class_names;
     int32_t classes; /* length of class_names */
 
-    /* How the names of image files end, in lower case and joined by commas: those of
-     * the usual formats and of all decoders that are installed,
-     * "jpg,jpeg,png,webp,tif". A source that looks for images in folders or archives
-     * takes the files with these endings, in upper case too. Never NULL. */
+    /* How the names of image files end, in lower case and joined by commas, as in
+     * "jpg,jpeg,png,webp,tif": in the usual formats, and as installed decoders say. A
+     * source that looks for images in folders or archives takes the files with these
+     * endings, in upper case too. Never NULL. */
     const char *image_endings;
 } dlc_data_args;
 
