@@ -108,10 +108,10 @@ class Allocations(unittest.TestCase):
         self.torture("check", "net.ini", "--ranks=2", "--json", step=211)
 
     def test_data_stats(self):
-        self.torture("data", "stats", "net.ini", step=29)
+        self.torture("data", "stats", "net.ini", step=11)
 
     def test_data_verify(self):
-        self.torture("data", "verify", "net.ini", step=97)
+        self.torture("data", "verify", "net.ini", step=31)
 
     def test_train(self):
         self.torture("train", "net.ini", step=269)
