@@ -81,11 +81,24 @@ void *dlc_grow_by_one(void *array, size_t count, size_t size) {
     return is_full ? dlc_grow(array, count, 2 * count, size) : array;
 }
 
+/* Texts are many and short: aligned, each would take more room and much more time. */
+static char *alloc_text(size_t bytes) {
+    char *text = must_fail() ? NULL : malloc(bytes);
+    if (!text) {
+        dlc_fail(DLC_ERR_NOMEM, "out of memory: %zu bytes", bytes);
+        return NULL;
+    }
+    text[0] = '\0';
+    return text;
+}
+
 char *dlc_strndup(const char *text, size_t bytes) {
     size_t length = strnlen(text, bytes);
-    char *copy = dlc_alloc(length + 1, 1);
-    if (copy)
+    char *copy = alloc_text(length + 1);
+    if (copy) {
         memcpy(copy, text, length);
+        copy[length] = '\0';
+    }
     return copy;
 }
 
@@ -99,7 +112,7 @@ char *dlc_format(const char *format, ...) {
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    char *text = length < 0 ? NULL : dlc_alloc((size_t)length + 1, 1);
+    char *text = length < 0 ? NULL : alloc_text((size_t)length + 1);
     if (text)
         dlc_print(text, (size_t)length + 1, format, again);
     va_end(again);

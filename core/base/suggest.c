@@ -11,21 +11,28 @@ static size_t min3(size_t a, size_t b, size_t c) {
 }
 
 /* Damerau-Levenshtein distance: insertions, deletions, replacements and swaps of
- * neighbours. */
-static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb) {
+ * neighbours. A distance of `most` or more may be any such number: then most names are
+ * done after a few characters. */
+static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb,
+                            size_t most) {
     size_t rows[3][NAME_MAX_COMPARED + 2];
     size_t *before = rows[0], *last = rows[1], *row = rows[2];
+    size_t least = 0;
     for (size_t j = 0; j <= nb; j++)
         last[j] = j;
     for (size_t i = 1; i <= na; i++) {
-        row[0] = i;
+        size_t least_before = least;
+        row[0] = least = i;
         for (size_t j = 1; j <= nb; j++) {
             size_t differs = a[i - 1] != b[j - 1];
             row[j] = min3(last[j] + 1, row[j - 1] + 1, last[j - 1] + differs);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
                 before[j - 2] + 1 < row[j])
                 row[j] = before[j - 2] + 1;
+            least = row[j] < least ? row[j] : least;
         }
+        if (least >= most && least_before >= most)
+            return most;
         size_t *oldest = before;
         before = last;
         last = row;
@@ -44,9 +51,10 @@ static const char *nearest_spelling(const char *name, const char *const *candida
     const char *nearest = NULL;
     for (size_t i = 0; i < count; i++) {
         size_t n = strlen(candidates[i]);
-        if (n > NAME_MAX_COMPARED)
+        size_t more = n > length ? n - length : length - n;
+        if (n > NAME_MAX_COMPARED || more >= best)
             continue;
-        size_t distance = edit_distance(name, length, candidates[i], n);
+        size_t distance = edit_distance(name, length, candidates[i], n, best);
         if (distance < best && distance < n) {
             best = distance;
             nearest = candidates[i];
