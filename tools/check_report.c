@@ -65,10 +65,8 @@ static void list_memory(const dlc_session_memory *memory,
 
 static int is_test_only(const dlc_session *session, const char *layer) {
     const dlc_graph *graph = session->setup->graph;
-    for (int32_t i = 0; i < graph->layers; i++)
-        if (strcmp(graph->layer[i].name, layer) == 0)
-            return graph->layer[i].phases == DLC_PHASE_TEST;
-    return 0;
+    int32_t i = dlc_graph_layer_named(graph, layer);
+    return i >= 0 && graph->layer[i].phases == DLC_PHASE_TEST;
 }
 
 /* ---- Text ------------------------------------------------------------------ */
@@ -249,10 +247,8 @@ static void add_layer(const dlc_net_row *row, const char *phase, int64_t multipl
 
 static const char *phase_text(const dlc_session *session, const char *layer) {
     const dlc_graph *graph = session->setup->graph;
-    for (int32_t i = 0; i < graph->layers; i++)
-        if (strcmp(graph->layer[i].name, layer) == 0)
-            return graph->layer[i].phases == DLC_PHASE_TRAIN ? "train" : "both";
-    return "both";
+    int32_t i = dlc_graph_layer_named(graph, layer);
+    return i >= 0 && graph->layer[i].phases == DLC_PHASE_TRAIN ? "train" : "both";
 }
 
 static dlc_status add_layers(const dlc_session *session, dlc_json *json) {

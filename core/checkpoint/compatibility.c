@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/names.h"
 #include "checkpoint/full_params.h"
 #include "checkpoint/metadata.h"
 #include "checkpoint/net_ini.h"
@@ -49,10 +50,8 @@ static const dlc_settings *settings_of(const dlc_setup *setup, const char *secti
         return setup->solver_settings;
     if (strcmp(section, "consistency") == 0)
         return setup->consistency_settings;
-    for (int32_t i = 0; i < graph->layers; i++)
-        if (strcmp(graph->layer[i].name, section) == 0)
-            return graph->layer[i].settings;
-    return NULL;
+    int32_t layer = dlc_graph_layer_named(graph, section);
+    return layer < 0 ? NULL : graph->layer[layer].settings;
 }
 
 static int is_reserved(const char *section) {
@@ -190,8 +189,8 @@ static dlc_status find_slots(const dlc_session *session, const dlc_safetensors *
     for (int32_t slot = 0; slot < dlc_solver_states(&session->solver); slot++) {
         snprintf(prefix, sizeof prefix, "%s/",
                  dlc_solver_state_name(&session->solver, slot));
-        for (int32_t i = 0; dlc_compatibility_needs(session, file, slot) &&
-                            i < dlc_full_param_count(session, session->net);
+        int needs = dlc_compatibility_needs(session, file, slot);
+        for (int32_t i = 0; needs && i < dlc_full_param_count(session, session->net);
              i++)
             if (!dlc_full_param_at(session, session->net, i).is_buffer)
                 DLC_TRY(find_param(session, session->net, i, file, prefix));
@@ -204,8 +203,9 @@ static dlc_status find_slots(const dlc_session *session, const dlc_safetensors *
     return dlc_safetensors_find(file, DLC_MODEL_STATE_TENSOR, DLC_U8, NULL);
 }
 
-/* Does this run have a use for the tensor? */
-static int has_use(const dlc_session *session, const char *name) {
+/* Does this run, with these parameters, have a use for the tensor? */
+static int has_use(const dlc_session *session, const dlc_names *params,
+                   const char *name) {
     const char *slash = strchr(name, '/');
     if (strcmp(name, DLC_RUNNING_AVERAGES_TENSOR) == 0)
         return 1; /* not needed: the file has their means, too */
@@ -213,9 +213,8 @@ static int has_use(const dlc_session *session, const char *name) {
         return 1; /* compare_tensors says when it is missing */
     if (is_of_average(name))
         return 1; /* of the core, whatever the solver */
-    for (int32_t i = 0; i < dlc_full_param_count(session, session->net); i++)
-        if (strcmp(dlc_full_param_at(session, session->net, i).name, name) == 0)
-            return 1;
+    if (dlc_names_find(params, name) >= 0)
+        return 1;
     for (int32_t slot = 0; slash && slot < dlc_solver_states(&session->solver);
          slot++) {
         const char *mine = dlc_solver_state_name(&session->solver, slot);
@@ -239,17 +238,40 @@ static void compare_tensors(fit_state *fit) {
         fit->status = status;
 }
 
+/* The first tensor that this run has no use for; NULL if there is none. */
+static dlc_status find_useless(const fit_state *fit, const char **useless) {
+    const dlc_session *session = fit->session;
+    dlc_names params = {0};
+    dlc_status status = DLC_OK;
+    *useless = NULL;
+    for (int32_t i = 0;
+         status == DLC_OK && i < dlc_full_param_count(session, session->net); i++)
+        status = dlc_names_add(
+            &params, dlc_full_param_at(session, session->net, i).name, (size_t)i);
+    for (size_t i = 0;
+         status == DLC_OK && !*useless && i < dlc_safetensors_count(fit->file); i++) {
+        const char *name = dlc_safetensors_at(fit->file, i)->name;
+        if (!has_use(session, &params, name))
+            *useless = name;
+    }
+    dlc_names_free(&params);
+    return status;
+}
+
 /* Another solver may continue if it has the same kind of state. */
 static void compare_solvers(fit_state *fit) {
     const char *solver = dlc_safetensors_metadata(fit->file, "dlcore.solver");
-    const char *mine = fit->session->setup->solver->name;
+    const char *mine = fit->session->setup->solver->name, *useless;
     if (solver && strcmp(solver, mine) == 0)
         return;
-    for (size_t i = 0; i < dlc_safetensors_count(fit->file); i++) {
-        const char *name = dlc_safetensors_at(fit->file, i)->name;
-        if (has_use(fit->session, name))
-            continue;
-        char *what = dlc_format("[solver] type (the new solver cannot use %s)", name);
+    dlc_status status = find_useless(fit, &useless);
+    if (status != DLC_OK) {
+        fit->status = status;
+        return;
+    }
+    if (useless) {
+        char *what = dlc_format("[solver] type (the new solver cannot use %s)",
+                                useless);
         refuse(fit, what ? what : "[solver] type", solver ? solver : "?", mine);
         dlc_free(what);
         return;

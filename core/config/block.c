@@ -11,23 +11,23 @@
 /* ---- Names ---- */
 
 dlc_block *dlc_block_find(const dlc_blocks *blocks, const char *name) {
-    for (size_t i = 0; i < blocks->count; i++)
-        if (strcmp(blocks->block[i].name, name) == 0)
-            return &blocks->block[i];
-    return NULL;
+    ptrdiff_t at = dlc_names_find(&blocks->names, name);
+    return at < 0 ? NULL : &blocks->block[at];
+}
+
+dlc_status dlc_blocks_open(dlc_blocks *blocks) {
+    for (size_t i = 0; i < blocks->sections; i++)
+        if (blocks->section[i].block)
+            DLC_TRY(dlc_names_add(&blocks->heads,
+                                  blocks->section[i].name + strlen(DLC_BLOCK), i));
+    return DLC_OK;
 }
 
 /* The section [block `name`], above or below. */
 static const dlc_section *find_head(const dlc_blocks *blocks, const char *name,
                                     size_t length) {
-    for (size_t i = 0; i < blocks->sections; i++) {
-        const dlc_section *section = &blocks->section[i];
-        if (section->block &&
-            strncmp(section->name + strlen(DLC_BLOCK), name, length) == 0 &&
-            section->name[strlen(DLC_BLOCK) + length] == '\0')
-            return section;
-    }
-    return NULL;
+    ptrdiff_t at = dlc_names_find_part(&blocks->heads, name, length);
+    return at < 0 ? NULL : &blocks->section[at];
 }
 
 const char *dlc_member_name(const dlc_block *block, const dlc_section *member) {
@@ -120,8 +120,8 @@ static dlc_status add_parameter(dlc_blocks *blocks, dlc_block *block, const char
         dlc_free(copy);
         return DLC_OK;
     }
-    dlc_parameter *grown = dlc_grow(block->parameter, block->parameters,
-                                    block->parameters + 1, sizeof *grown);
+    dlc_parameter *grown = dlc_grow_by_one(block->parameter, block->parameters,
+                                           sizeof *grown);
     if (!grown) {
         dlc_free(copy);
         return DLC_ERR_NOMEM;
@@ -240,6 +240,8 @@ static dlc_status report_input(const dlc_blocks *blocks, const dlc_block *block,
                                const dlc_section *section, size_t above,
                                const char *name) {
     char shown[DLC_SHOWN];
+    if (!dlc_problems_want_advice(blocks->problems))
+        above = 0;
     const char **names = dlc_alloc(above + 3, sizeof *names);
     dlc_text instead = {0};
     if (!names)
@@ -301,14 +303,17 @@ static dlc_status report_block(dlc_blocks *blocks, const dlc_section *section,
             below->line);
         return DLC_OK;
     }
-    const char **names = dlc_alloc(blocks->count, sizeof *names);
+    size_t known = blocks->block && dlc_problems_want_advice(blocks->problems)
+                       ? blocks->count
+                       : 0;
+    const char **names = dlc_alloc(known, sizeof *names);
     if (!names)
         return DLC_ERR_NOMEM;
     char shown[DLC_SHOWN];
     dlc_text instead = {0};
-    for (size_t i = 0; i < blocks->count; i++)
+    for (size_t i = 0; i < known; i++)
         names[i] = blocks->block[i].name;
-    dlc_suggest(&instead, name, names, blocks->count);
+    dlc_suggest(&instead, name, names, known);
     dlc_problems_add_in(blocks->problems, blocks->config, section, "block",
                         "no block is called \"%s\"%s", dlc_show(name, shown),
                         dlc_text_string(&instead));
@@ -445,6 +450,8 @@ static void block_clear(dlc_block *block) {
 void dlc_blocks_free(dlc_blocks *blocks) {
     for (size_t i = 0; i < blocks->count; i++)
         block_clear(&blocks->block[i]);
+    dlc_names_free(&blocks->names);
+    dlc_names_free(&blocks->heads);
     dlc_free(blocks->block);
 }
 
@@ -475,5 +482,5 @@ dlc_status dlc_block_declare(dlc_blocks *blocks, size_t at) {
     }
     blocks->block = grown;
     blocks->block[blocks->count++] = block;
-    return DLC_OK;
+    return dlc_names_add(&blocks->names, block.name, blocks->count - 1);
 }

@@ -60,10 +60,14 @@ typedef struct dlc_blocks {
     dlc_problems *problems;
     dlc_section *section; /* all sections of the file */
     size_t sections;
+    dlc_names heads;  /* of all blocks: where they are in `section` */
     dlc_block *block; /* the blocks declared so far */
     size_t count;
+    dlc_names names; /* of those */
 } dlc_blocks;
 
+/* Finds the blocks among the sections. */
+dlc_status dlc_blocks_open(dlc_blocks *blocks);
 /* Reads the block whose [block x] is section `at`, with its layers, and adds it to the
  * others. Mistakes are reported; an entry that has one is marked broken. */
 dlc_status dlc_block_declare(dlc_blocks *blocks, size_t at);

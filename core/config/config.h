@@ -89,6 +89,10 @@ void dlc_problems_add_failure(dlc_problems *problems, const dlc_config *config,
 void dlc_problems_add_detail(dlc_problems *problems, const dlc_config *config, int line,
                              const char *section, dlc_status status);
 
+/* Is it worth while to look for what was meant? Not once more mistakes were found than
+ * are logged: a search goes through all names. */
+int dlc_problems_want_advice(const dlc_problems *problems);
+
 /* Adds `text` as a warning, with the same rules for its position. */
 void dlc_problems_warn_text(dlc_problems *problems, const dlc_config *config, int line,
                             const char *section, const char *text);

@@ -64,6 +64,7 @@ static dlc_status add_group(expander *x, const char *name, size_t first, int ope
         return DLC_ERR_NOMEM;
     config->groups[config->ngroups++] = group;
     config->entries++;
+    DLC_TRY(dlc_names_add(&config->group_names, group.name, config->ngroups - 1));
     return check_size(x, 0);
 }
 
@@ -410,7 +411,8 @@ dlc_status dlc_blocks_expand(dlc_config *config, dlc_problems *problems) {
                             .sections = config->count};
     config->sections = NULL;
     config->count = config->entries = 0;
-    dlc_status rc = DLC_OK;
+    dlc_names_free(&config->names);
+    dlc_status rc = dlc_blocks_open(&x.blocks);
     while (rc == DLC_OK && at < x.blocks.sections)
         rc = expand_at(&x, &at);
     if (rc == DLC_OK && problems->errors == before)

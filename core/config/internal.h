@@ -2,12 +2,16 @@
 #ifndef DLC_CONFIG_INTERNAL_H
 #define DLC_CONFIG_INTERNAL_H
 
+#include "base/names.h"
 #include "base/suggest.h"
 #include "config/config.h"
 
-/* The most sections and keys of a file: keeps the quadratic look-ups (here and in
- * iniparser) short. The deepest published networks need a few thousand. */
+/* The most sections and keys of a file. The deepest published networks need a few
+ * thousand. */
 #define DLC_CONFIG_ENTRIES 20000
+/* iniparser reads a file in parts of so many sections and keys: it looks one up by
+ * going through all of them. */
+#define DLC_CONFIG_PART 256
 /* The most bytes of a line; iniparser's own limit is 1,023. */
 #define DLC_CONFIG_LINE 1000
 #define DLC_CONFIG_BYTES (1u << 20)
@@ -37,6 +41,7 @@ struct dlc_section {
     int broken; /* it has invalid lines, so a missing key may be in one of them */
     dlc_entry *entries;
     size_t count;
+    dlc_names keys; /* their places in `entries`, if there are many */
 };
 
 struct dlc_config {
@@ -44,9 +49,11 @@ struct dlc_config {
     char *folder;          /* "" for the current folder, else with '/' at the end */
     dlc_section *sections; /* reallocated while loading */
     size_t count;
-    size_t entries; /* sections, keys and groups */
+    dlc_names names; /* of sections: their places */
+    size_t entries;  /* sections, keys and groups */
     dlc_group *groups;
     size_t ngroups;
+    dlc_names group_names;
 };
 
 /* ---- section.c ---- */

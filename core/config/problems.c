@@ -266,6 +266,10 @@ void dlc_problems_add_detail(dlc_problems *problems, const dlc_config *config, i
                              status == DLC_ERR_NOMEM ? status : DLC_ERR_CONFIG);
 }
 
+int dlc_problems_want_advice(const dlc_problems *problems) {
+    return problems->count < PRINTED;
+}
+
 void dlc_problems_warn_text(dlc_problems *problems, const dlc_config *config, int line,
                             const char *section, const char *text) {
     const char *rest = skip_place(text, config, &line);

@@ -9,17 +9,30 @@
 /* ---- Building ---- */
 
 dlc_section *dlc_config_section(const dlc_config *config, const char *name) {
-    for (size_t i = 0; i < config->count; i++)
-        if (strcmp(config->sections[i].name, name) == 0)
-            return &config->sections[i];
-    return NULL;
+    ptrdiff_t at = dlc_names_find(&config->names, name);
+    return at < 0 ? NULL : &config->sections[at];
 }
 
+/* So many keys are found faster one after the other. */
+enum { FEW_KEYS = 16 };
+
 dlc_entry *dlc_section_entry(const dlc_section *section, const char *key) {
+    if (section->count > FEW_KEYS) {
+        ptrdiff_t at = dlc_names_find(&section->keys, key);
+        return at < 0 ? NULL : &section->entries[at];
+    }
     for (size_t i = 0; i < section->count; i++)
         if (strcmp(section->entries[i].key, key) == 0)
             return &section->entries[i];
     return NULL;
+}
+
+/* Adds the last key to the index, or all, once there are many. */
+static dlc_status index_keys(dlc_section *section) {
+    size_t i = section->keys.count ? section->count - 1 : 0;
+    for (; section->count > FEW_KEYS && i < section->count; i++)
+        DLC_TRY(dlc_names_add(&section->keys, section->entries[i].key, i));
+    return DLC_OK;
 }
 
 dlc_status dlc_config_add_section(dlc_config *config, const char *name, int line,
@@ -32,10 +45,10 @@ dlc_status dlc_config_add_section(dlc_config *config, const char *name, int line
     dlc_section added = {.name = dlc_strdup(name), .line = line};
     if (!added.name)
         return DLC_ERR_NOMEM;
+    config->sections[config->count] = added;
     *section = &config->sections[config->count++];
-    **section = added;
     config->entries++;
-    return DLC_OK;
+    return dlc_names_add(&config->names, added.name, config->count - 1);
 }
 
 dlc_status dlc_section_add(dlc_config *config, dlc_section *section, const char *key,
@@ -55,7 +68,7 @@ dlc_status dlc_section_add(dlc_config *config, dlc_section *section, const char 
     }
     section->entries[section->count++] = entry;
     config->entries++;
-    return DLC_OK;
+    return index_keys(section);
 }
 
 static dlc_status config_new(const char *path, dlc_config **config) {
@@ -80,6 +93,7 @@ void dlc_section_clear(dlc_section *section) {
         dlc_free(section->entries[i].value);
         dlc_free(section->entries[i].owner);
     }
+    dlc_names_free(&section->keys);
     dlc_free(section->entries);
     dlc_free(section->origin);
     dlc_free(section->name);
@@ -93,6 +107,8 @@ void dlc_config_free(dlc_config *config) {
         dlc_section_clear(&config->sections[i]);
     for (size_t i = 0; i < config->ngroups; i++)
         dlc_free((char *)config->groups[i].name);
+    dlc_names_free(&config->group_names);
+    dlc_names_free(&config->names);
     dlc_free(config->groups);
     dlc_free(config->sections);
     dlc_free(config->folder);
@@ -200,9 +216,6 @@ const dlc_group *dlc_config_group(const dlc_config *config, size_t i) {
 
 const dlc_group *dlc_config_find_group(const dlc_config *config, const char *name,
                                        size_t length) {
-    for (size_t i = 0; i < config->ngroups; i++)
-        if (strncmp(config->groups[i].name, name, length) == 0 &&
-            config->groups[i].name[length] == '\0')
-            return &config->groups[i];
-    return NULL;
+    ptrdiff_t at = dlc_names_find_part(&config->group_names, name, length);
+    return at < 0 ? NULL : &config->groups[at];
 }

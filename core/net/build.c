@@ -44,6 +44,8 @@ dlc_status dlc_net_build(const dlc_net_args *args, dlc_net **net) {
     for (size_t i = 0; status == DLC_OK && i < sizeof PASSES / sizeof *PASSES; i++)
         if (PASSES[i].in_outline || !args->outline)
             status = PASSES[i].pass(made);
+    if (status == DLC_OK)
+        status = dlc_net_find_reads(made); /* for reports */
     if (status != DLC_OK) {
         dlc_net_free(made);
         return status;
@@ -61,19 +63,23 @@ void dlc_net_free(dlc_net *net) {
     if (!net)
         return;
     for (int32_t i = 0; i < net->ops; i++)
-        dlc_net_op_free(net->op[i]);
+        if (net->op[i])
+            dlc_net_op_free(net->op[i]);
     for (int32_t i = 0; i < net->families; i++)
         net->family[i].family->close(net->family[i].context);
     for (int32_t i = 0; i < net->params; i++)
         dlc_free(net->param[i].name);
     dlc_net_free_memory(net);
     dlc_net_chunks_close(&net->chunks);
+    dlc_names_free(&net->param_names);
     dlc_free(net->param);
     dlc_free(net->segment[DLC_PARAMS_WHOLE]);
     dlc_free(net->segment[DLC_PARAMS_ROWS]);
     dlc_free(net->buffer);
     dlc_free(net->family);
+    dlc_free(net->reads);
     dlc_free(net->tensor);
+    dlc_free(net->of_node);
     dlc_free(net->op);
     dlc_free(net);
 }

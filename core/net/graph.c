@@ -59,12 +59,13 @@ static int is_metric(const dlc_graph_layer *layer) {
                         dlc_config_find((maker)->config, (layer)->name), key, \
                         __VA_ARGS__)
 
-static int32_t find_layer(const dlc_graph *graph, const char *name, size_t length) {
-    for (int32_t i = 0; i < graph->layers; i++)
-        if (graph->layer[i].name && strlen(graph->layer[i].name) == length &&
-            memcmp(graph->layer[i].name, name, length) == 0)
-            return i;
-    return -1;
+int32_t dlc_graph_layer_named(const dlc_graph *graph, const char *name) {
+    return (int32_t)dlc_names_find(&graph->names, name);
+}
+
+int32_t dlc_graph_layer_named_part(const dlc_graph *graph, const char *name,
+                                   size_t length) {
+    return (int32_t)dlc_names_find_part(&graph->names, name, length);
 }
 
 /* The nearest name of an input; NULL if there is none, or if memory ran out, which is
@@ -110,7 +111,7 @@ static int resolve_group(const graph_maker *maker, unsigned phases, const char *
     const dlc_graph *graph = maker->graph;
     const dlc_group *group = dlc_config_find_group(maker->config, name, length);
     if (group) {
-        input->layer = find_layer(graph, group->last, strlen(group->last));
+        input->layer = dlc_graph_layer_named(graph, group->last);
         return input->layer >= 0;
     }
     if (length < 3 || memcmp(name + length - 3, ".in", 3) != 0)
@@ -118,7 +119,7 @@ static int resolve_group(const graph_maker *maker, unsigned phases, const char *
     group = dlc_config_find_group(maker->config, name, length - 3);
     if (!group || !group->open)
         return 0;
-    int32_t first = find_layer(graph, group->first, strlen(group->first));
+    int32_t first = dlc_graph_layer_named(graph, group->first);
     *input = input_above(maker, first < 0 ? graph->layers : first, phases);
     return 1;
 }
@@ -174,7 +175,7 @@ static int resolve_input(const graph_maker *maker, unsigned phases, const char *
             return 0;
         output = colon[1] - '0';
     }
-    int32_t layer = find_layer(maker->graph, name, length);
+    int32_t layer = dlc_graph_layer_named_part(maker->graph, name, length);
     *input = (dlc_graph_input){layer, output};
     return layer >= 0 || resolve_group(maker, phases, name, length, input) ||
            (!colon && resolve_field(maker, name, input));
@@ -183,7 +184,7 @@ static int resolve_input(const graph_maker *maker, unsigned phases, const char *
 static int add_input(graph_maker *maker, dlc_graph_layer *layer,
                      dlc_graph_input input) {
     size_t count = (size_t)layer->inputs;
-    dlc_graph_input *grown = dlc_grow(layer->input, count, count + 1, sizeof *grown);
+    dlc_graph_input *grown = dlc_grow_by_one(layer->input, count, sizeof *grown);
     if (!grown) {
         maker->problems->failed = 1;
         return 0;
@@ -203,7 +204,9 @@ static void add_named_input(graph_maker *maker, dlc_graph_layer *layer, const ch
     } else if (strcmp(name, layer->name) == 0) {
         COMPLAIN(maker, layer, key, "cannot be its own input");
     } else {
-        const char *nearest = nearest_input(maker, name);
+        const char *nearest = dlc_problems_want_advice(maker->problems)
+                                  ? nearest_input(maker, name)
+                                  : NULL;
         dlc_text fields = {0};
         for (int32_t i = 0; !nearest && i < maker->fields->count; i++)
             dlc_text_add(&fields, i ? ", %s" : "; they have %s",
@@ -331,7 +334,8 @@ static const char *meant_section(const graph_maker *maker, const char *name) {
 
 /* Reports an unknown type: as dlc_detail() says, or as a misspelled section name. */
 static void report_type(graph_maker *maker, const dlc_section *section,
-                        const char *type, const char *meant) {
+                        const char *type) {
+    const char *meant = meant_section(maker, dlc_section_name(section));
     if (!meant) {
         dlc_problems_add_in(maker->problems, maker->config, section, "type", "%s",
                             dlc_detail());
@@ -346,29 +350,40 @@ static void report_type(graph_maker *maker, const dlc_section *section,
     dlc_text_free(&advice);
 }
 
-/* The layer type of a section; NULL after reporting the mistake. */
-static const dlc_feature *find_type(graph_maker *maker, const dlc_section *section) {
-    const char *type = dlc_section_value(section, "type");
+static void report_no_type(graph_maker *maker, const dlc_section *section) {
     const char *meant = meant_section(maker, dlc_section_name(section));
-    const dlc_feature *feature = NULL;
-    if (!type && meant) {
+    if (meant)
         dlc_problems_add_in(
             maker->problems, maker->config, section, NULL,
             "is not a section of settings, nor a layer, since it has no "
             "`type`; did you mean [%s]?",
             meant);
-    } else if (!type) {
+    else
         dlc_problems_add_in(maker->problems, maker->config, section, NULL,
                             "has no `type`");
+}
+
+/* The layer type of a section; NULL after reporting the mistake. */
+static const dlc_feature *find_type(graph_maker *maker, const dlc_section *section) {
+    const char *type = dlc_section_value(section, "type");
+    const dlc_feature *feature = NULL;
+    if (!type) {
+        report_no_type(maker, section);
     } else if (!dlc_section_is_broken(section, "type")) {
         dlc_status status = dlc_registry_find(maker->registry, DLC_KIND_LAYER, type,
                                               maker->device, &feature);
         if (status == DLC_ERR_NOMEM)
             maker->problems->failed = 1;
         else if (status != DLC_OK)
-            report_type(maker, section, type, meant);
+            report_type(maker, section, type);
     }
     return feature;
+}
+
+/* Adds a layer, whose name the graph owns from now on. */
+static dlc_status append_layer(dlc_graph *graph, const dlc_graph_layer *layer) {
+    graph->layer[graph->layers++] = *layer;
+    return dlc_names_add(&graph->names, layer->name, (size_t)graph->layers - 1);
 }
 
 static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
@@ -383,7 +398,7 @@ static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
     size_t found = maker->problems->found;
     const dlc_feature *feature = find_type(maker, section);
     size_t count = (size_t)graph->layers;
-    dlc_graph_layer *grown = dlc_grow(graph->layer, count, count + 1, sizeof *grown);
+    dlc_graph_layer *grown = dlc_grow_by_one(graph->layer, count, sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     graph->layer = grown;
@@ -392,8 +407,7 @@ static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
     layer.name = dlc_strdup(name);
     if (!feature && layer.name) {
         maker->unknown = layer.broken = 1;
-        graph->layer[graph->layers++] = layer;
-        return DLC_OK;
+        return append_layer(graph, &layer);
     }
     const dlc_option *tables[] = {dlc_graph_options, feature ? feature->options : NULL};
     dlc_status status = DLC_ERR_NOMEM;
@@ -410,28 +424,32 @@ static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
     layer.frozen = dlc_settings_get_bool(layer.settings, "frozen");
     find_inputs(maker, &layer);
     layer.broken = maker->problems->found != found;
-    graph->layer[graph->layers++] = layer;
-    return DLC_OK;
+    return append_layer(graph, &layer);
 }
 
 /* A layer whose output no other layer reads is a mistake. */
-static void check_all_read(graph_maker *maker) {
+static dlc_status check_all_read(graph_maker *maker) {
     const dlc_graph *graph = maker->graph;
     int losses = 0;
+    char *is_read = dlc_alloc((size_t)graph->layers, 1);
+    if (!is_read)
+        return DLC_ERR_NOMEM;
+    for (int32_t i = 0; i < graph->layers; i++)
+        for (int32_t k = 0; k < graph->layer[i].inputs; k++)
+            if (graph->layer[i].input[k].layer != DLC_FROM_DATA)
+                is_read[graph->layer[i].input[k].layer] = 1;
     for (int32_t i = 0; i < graph->layers; i++) {
         const dlc_graph_layer *layer = &graph->layer[i];
         losses += (layer->feature->caps & DLC_LAYER_LOSS) != 0 &&
                   (layer->phases & DLC_PHASE_TRAIN) != 0;
-        int read = is_metric(layer);
-        for (int32_t j = i + 1; j < graph->layers && !read; j++)
-            for (int32_t k = 0; k < graph->layer[j].inputs; k++)
-                read |= graph->layer[j].input[k].layer == i;
-        if (!read)
+        if (!is_read[i] && !is_metric(layer))
             COMPLAIN(maker, layer, "type", "no layer reads its output");
     }
     if (!losses)
         dlc_problems_add(maker->problems, maker->config, DLC_LINE_FILE,
                          "no layer is a loss, so there is nothing to train");
+    dlc_free(is_read);
+    return DLC_OK;
 }
 
 static int is_reserved(const char *const *reserved, const char *name) {
@@ -464,7 +482,7 @@ dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
         if (!is_reserved(reserved, dlc_section_name(section)))
             status = add_layer(&maker, section);
     if (status == DLC_OK && problems->errors == before && !maker.unknown)
-        check_all_read(&maker);
+        status = check_all_read(&maker);
     if (status != DLC_OK) {
         dlc_graph_free(made);
         made = NULL;
@@ -483,6 +501,7 @@ void dlc_graph_free(dlc_graph *graph) {
     }
     for (int32_t i = 0; i < graph->fields; i++)
         dlc_free(graph->field[i].name);
+    dlc_names_free(&graph->names);
     dlc_free(graph->layer);
     dlc_free(graph);
 }

@@ -7,6 +7,7 @@
 
 #include <dlcore/layer.h>
 
+#include "base/names.h"
 #include "config/config.h"
 #include "plugin/registry.h"
 
@@ -57,6 +58,7 @@ typedef struct dlc_graph_layer {
 typedef struct dlc_graph {
     int32_t layers;
     dlc_graph_layer *layer; /* in the order of the file; inputs come before */
+    dlc_names names;        /* of layers: their places */
     int32_t fields;
     dlc_graph_field field[DLC_NET_FIELDS];
 } dlc_graph;
@@ -82,6 +84,11 @@ dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
                           const char *device, dlc_problems *problems,
                           dlc_graph **graph);
 void dlc_graph_free(dlc_graph *graph); /* NULL allowed */
+
+/* The layer of a name, or of the first `length` bytes of a name; -1: there is none. */
+int32_t dlc_graph_layer_named(const dlc_graph *graph, const char *name);
+int32_t dlc_graph_layer_named_part(const dlc_graph *graph, const char *name,
+                                   size_t length);
 
 /* To be called once the graph is complete, before ranks are forked. */
 void dlc_graph_before_fork(const dlc_graph *graph);

@@ -32,11 +32,10 @@ int32_t dlc_graph_losses(const dlc_graph *graph, int32_t end) {
 
 dlc_status dlc_graph_find_layer(const dlc_graph *graph, const char *name,
                                 dlc_graph_input *output) {
-    for (int32_t i = 0; i < graph->layers; i++) {
-        if (is_tested(&graph->layer[i]) && strcmp(graph->layer[i].name, name) == 0) {
-            *output = (dlc_graph_input){.layer = i};
-            return DLC_OK;
-        }
+    int32_t layer = dlc_graph_layer_named(graph, name);
+    if (layer >= 0 && is_tested(&graph->layer[layer])) {
+        *output = (dlc_graph_input){.layer = layer};
+        return DLC_OK;
     }
     dlc_text advice = {0};
     dlc_graph_suggest(graph, DLC_PHASE_TEST, name, &advice);

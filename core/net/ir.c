@@ -30,6 +30,7 @@ static net_op *make_op(const dlc_net_op_ops *ops, size_t bytes, int32_t inputs) 
     op->edge = dlc_alloc(n, sizeof *op->edge);
     for (int i = 0; i < DLC_MAX_OUTPUTS; i++)
         op->output[i] = NO_TENSOR;
+    op->beyond = NO_TENSOR;
     op->workspace_buffer = op->chunk_gradient_buffer = op->chunk_metric_buffer =
         op->discarded_buffer = NO_BUFFER;
     for (int i = 0; i < NET_RUNS; i++)
@@ -68,25 +69,34 @@ net_op *dlc_net_op_insert(dlc_net *net, int32_t index, const dlc_net_op_ops *ops
     return op;
 }
 
+static void orphan(dlc_net *net, int32_t tensor) {
+    if (tensor == NO_TENSOR)
+        return;
+    net->tensor[tensor].producer = NULL;
+    net->tensor[tensor].is_inferred = 0;
+}
+
 void dlc_net_op_remove(dlc_net *net, net_op *op) {
-    int32_t index = op->index;
-    for (int32_t i = 0; i < net->tensors; i++)
-        if (net->tensor[i].producer == op) {
-            net->tensor[i].producer = NULL;
-            net->tensor[i].is_inferred = 0;
-        }
-    net->ops--;
-    memmove(&net->op[index], &net->op[index + 1],
-            (size_t)(net->ops - index) * sizeof(net_op *));
-    renumber_from(net, index);
+    for (int j = 0; j < DLC_MAX_OUTPUTS; j++)
+        orphan(net, op->output[j]);
+    orphan(net, op->beyond);
+    if (op->node != NO_NODE)
+        net->of_node[op->node] = NULL;
+    net->op[op->index] = NULL;
     dlc_net_op_free(op);
 }
 
+void dlc_net_ops_close_up(dlc_net *net) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < net->ops; i++)
+        if (net->op[i])
+            net->op[kept++] = net->op[i];
+    net->ops = kept;
+    renumber_from(net, 0);
+}
+
 net_op *dlc_net_op_of_node(const dlc_net *net, int32_t node) {
-    for (int32_t i = 0; net && i < net->ops; i++)
-        if (net->op[i]->node == node)
-            return net->op[i];
-    return NULL;
+    return net && net->of_node ? net->of_node[node] : NULL;
 }
 
 dlc_status dlc_net_blame(const net_op *op, const char *phase, dlc_status status) {
@@ -112,7 +122,9 @@ dlc_status dlc_net_tensor_add(dlc_net *net, const dlc_tensor *shape, net_op *pro
                                              .kept_until = NO_STEP,
                                              .data_buffer = NO_BUFFER,
                                              .diff_buffer = NO_BUFFER,
-                                             .recompute_buffer = NO_BUFFER};
+                                             .recompute_buffer = NO_BUFFER,
+                                             .converted = NO_TENSOR,
+                                             .converted_before = NO_TENSOR};
     if (shape)
         dlc_net_set_shape(net, net->tensors, shape);
     *tensor = net->tensors++;
@@ -130,6 +142,11 @@ void dlc_net_set_shape(dlc_net *net, int32_t tensor, const dlc_tensor *shape) {
     net->tensor[tensor].is_inferred = 1;
 }
 
+void dlc_net_note_conversion(dlc_net *net, int32_t from, int32_t to) {
+    net->tensor[to].converted_before = net->tensor[from].converted;
+    net->tensor[from].converted = to;
+}
+
 const char *dlc_net_tensor_name(const dlc_net *net, int32_t tensor) {
     const net_op *producer = net->tensor[tensor].producer;
     if (producer)
@@ -140,37 +157,56 @@ const char *dlc_net_tensor_name(const dlc_net *net, int32_t tensor) {
     return boundary < 0 ? net->args.fields.field[tensor].name : "label";
 }
 
-/* Does backward of the operation read the tensor? */
-static int reads_in_backward(const net_op *op, int32_t tensor) {
-    int reads = 0;
-    for (int32_t j = 0; j < op->memory.inputs; j++)
-        reads |= op->input[j] == tensor && op->memory.reads_in >> j & 1;
+static void note_backward_read(net_reads *reads, int32_t index) {
+    if (reads->backward_least == NO_OP)
+        reads->backward_least = index;
+    reads->backward_most = index;
+}
+
+/* Notes what an operation reads; all before it have been noted. */
+static void note_reads(const net_op *op, net_reads *reads) {
+    for (int32_t j = 0; j < op->memory.inputs; j++) {
+        net_reads *in = &reads[op->input[j]];
+        if (in->first == NO_OP)
+            in->first = op->index;
+        in->last = op->index;
+        if (op->edge[j].wanted)
+            in->wanted = op->index;
+        if (op->runs_backward && op->memory.reads_in >> j & 1)
+            note_backward_read(in, op->index);
+    }
     for (int32_t j = 0; j < op->memory.outputs; j++)
-        reads |= op->output[j] == tensor && op->memory.reads_out >> j & 1;
-    return reads;
+        if (op->runs_backward && op->memory.reads_out >> j & 1 &&
+            op->output[j] != NO_TENSOR)
+            note_backward_read(&reads[op->output[j]], op->index);
+}
+
+dlc_status dlc_net_find_reads(dlc_net *net) {
+    net_reads *reads = dlc_alloc((size_t)net->tensors, sizeof *reads);
+    if (!reads)
+        return DLC_ERR_NOMEM;
+    for (int32_t i = 0; i < net->tensors; i++)
+        reads[i] = (net_reads){NO_OP, NO_OP, NO_OP, NO_OP, NO_OP};
+    for (int32_t i = 0; i < net->ops; i++)
+        if (!net->op[i]->fused_into)
+            note_reads(net->op[i], reads);
+    dlc_free(net->reads);
+    net->reads = reads;
+    return DLC_OK;
 }
 
 void dlc_net_backward_reads(const dlc_net *net, int32_t tensor, int32_t *first,
                             int32_t *last) {
+    const net_reads *reads = &net->reads[tensor];
     *first = *last = NO_STEP;
-    for (int32_t i = net->ops - 1; i >= 0; i--) {
-        const net_op *op = net->op[i];
-        if (op->fused_into || !op->runs_backward || !reads_in_backward(op, tensor))
-            continue;
-        if (*first == NO_STEP)
-            *first = net_backward_step(net, op);
-        *last = net_backward_step(net, op);
-    }
+    if (reads->backward_least == NO_OP)
+        return;
+    *first = net_backward_step(net, net->op[reads->backward_most]);
+    *last = net_backward_step(net, net->op[reads->backward_least]);
 }
 
 int dlc_net_later_gradient(const dlc_net *net, const net_op *op, int32_t tensor) {
-    for (int32_t i = op->index + 1; i < net->ops; i++) {
-        const net_op *later = net->op[i];
-        for (int32_t k = 0; !later->fused_into && k < later->memory.inputs; k++)
-            if (later->input[k] == tensor && later->edge[k].wanted)
-                return 1;
-    }
-    return 0;
+    return net->reads[tensor].wanted > op->index;
 }
 
 /* ---- Buffers --------------------------------------------------------------------- */
@@ -254,11 +290,8 @@ dlc_net_part dlc_net_backward_part(const net_op *op) {
 /* ---- Reports --------------------------------------------------------------------- */
 
 static const char *first_reader(const dlc_net *net, int32_t tensor) {
-    for (int32_t i = 0; i < net->ops; i++)
-        for (int32_t j = 0; j < net->op[i]->memory.inputs; j++)
-            if (!net->op[i]->fused_into && net->op[i]->input[j] == tensor)
-                return net->op[i]->name;
-    return NULL;
+    int32_t first = net->reads[tensor].first;
+    return first == NO_OP ? NULL : net->op[first]->name;
 }
 
 void dlc_net_describe_inserted(const dlc_net *net, const net_op *op, dlc_net_row *row) {

@@ -8,6 +8,7 @@
 #ifndef DLC_NET_IR_H
 #define DLC_NET_IR_H
 
+#include "base/names.h"
 #include "net/buffers.h"
 #include "net/chunks.h"
 #include "net/net.h"
@@ -38,11 +39,24 @@ typedef struct net_tensor {
     const net_op *recompute_before;
     int32_t recompute_buffer;
     void *recomputed; /* where backward finds it */
+
+    /* The output of the newest reorder or reshard of it; and if the tensor is such an
+     * output, that of the one before. */
+    int32_t converted, converted_before;
 } net_tensor;
+
+/* Who reads a tensor: indices of operations, NO_OP if there is none. */
+typedef struct net_reads {
+    int32_t first, last;                   /* in forward */
+    int32_t backward_least, backward_most; /* in backward, in which they run last and
+                                              first */
+    int32_t wanted; /* the last of those that compute a gradient of it */
+} net_reads;
 
 /* BOUNDARY_BUFFER: memory of a boundary tensor, which is elsewhere in every pass. */
 enum {
     NO_NODE = -1,
+    NO_OP = -1,
     NO_TENSOR = -1,
     NO_STEP = -1,
     NO_BUFFER = -1,
@@ -117,6 +131,7 @@ struct net_op {
     int64_t param_count[DLC_MAX_PARAMS];
     int32_t *input; /* own; tensors */
     int32_t output[DLC_MAX_OUTPUTS];
+    int32_t beyond; /* what reads an output that no layer has gets; or NO_TENSOR */
     net_edge *edge; /* own; one per input */
     int reaches_loss;
     int runs_backward;
@@ -156,13 +171,16 @@ struct dlc_net {
     dlc_net_args args;
     int32_t ops;
     net_op **op;
+    net_op **of_node; /* of each layer of the graph; NULL if it is not in this net */
     int32_t tensors;
     net_tensor *tensor;
+    net_reads *reads; /* of each tensor, as of the last dlc_net_find_reads */
     int32_t families;
     net_family *family;
 
     int32_t params;
     net_param *param; /* in the order in which backward completes them */
+    dlc_names param_names;
     dlc_segment *segment[DLC_PARAM_SETS];
     dlc_arenas arenas[DLC_PARAM_SETS];
 
@@ -190,9 +208,10 @@ struct dlc_net {
  * It has one output, without a tensor yet. NULL: memory ran out. */
 net_op *dlc_net_op_insert(dlc_net *net, int32_t index, const dlc_net_op_ops *ops,
                           size_t bytes, int32_t inputs);
-/* Takes an operation out of the net and frees it; its outputs have neither a producer
- * nor a shape then. */
+/* Frees an operation; its outputs have neither a producer nor a shape then. Its place
+ * is NULL until dlc_net_ops_close_up. */
 void dlc_net_op_remove(dlc_net *net, net_op *op);
+void dlc_net_ops_close_up(dlc_net *net);
 void dlc_net_op_free(net_op *op);
 /* NULL if the layer of the graph is not in this net, or if `net` is NULL. */
 net_op *dlc_net_op_of_node(const dlc_net *net, int32_t node);
@@ -203,8 +222,13 @@ dlc_status dlc_net_tensor_add(dlc_net *net, const dlc_tensor *shape, net_op *pro
 /* Gives an operation's output a tensor unless it has one. */
 dlc_status dlc_net_output_add(dlc_net *net, net_op *op, int32_t output);
 void dlc_net_set_shape(dlc_net *net, int32_t tensor, const dlc_tensor *shape);
+/* Notes that `to`, the output of an inserted operation, is `from` in another form. */
+void dlc_net_note_conversion(dlc_net *net, int32_t from, int32_t to);
 /* The name of the operation that writes it, for messages. */
 const char *dlc_net_tensor_name(const dlc_net *net, int32_t tensor);
+/* Finds out who reads each tensor, for the functions below. Call it again once a pass
+ * has changed inputs, or what is read in backward. */
+dlc_status dlc_net_find_reads(dlc_net *net);
 /* The first and last step of backward that read the tensor; NO_STEP if none does. */
 void dlc_net_backward_reads(const dlc_net *net, int32_t tensor, int32_t *first,
                             int32_t *last);

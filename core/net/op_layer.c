@@ -19,8 +19,8 @@ dlc_status dlc_net_open_family(dlc_net *net, net_op *op) {
             return DLC_OK;
         }
     }
-    net_family *grown = dlc_grow(net->family, (size_t)net->families,
-                                 (size_t)net->families + 1, sizeof *grown);
+    net_family *grown = dlc_grow_by_one(net->family, (size_t)net->families,
+                                        sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     net->family = grown;
@@ -400,6 +400,7 @@ dlc_status dlc_net_add_layer(dlc_net *net, int32_t node, net_op **op) {
     layer->calls = from->feature->ops;
     added->family = layer->calls->family;
     added->node = node;
+    net->of_node[node] = added;
     added->name = from->name;
     added->caps = from->feature->caps;
     added->frozen = from->frozen;

@@ -64,13 +64,14 @@ void dlc_net_own_layout(net_tensor *tensor, const dlc_family *family, void *cont
 /* The output of an existing reorder of `tensor` to `wanted`, or NO_TENSOR. */
 static int32_t find_reordered(const dlc_net *net, int32_t tensor,
                               const dlc_family *family, const dlc_tensor *wanted) {
-    for (int32_t i = 0; i < net->ops; i++) {
-        const net_op *op = net->op[i];
-        if (op->ops == &REORDER && op->input[0] == tensor && op->family == family &&
-            dlc_net_same_layout(family, &net->tensor[op->output[0]].tensor, wanted))
-            return op->output[0];
+    int32_t at = net->tensor[tensor].converted;
+    for (; at != NO_TENSOR; at = net->tensor[at].converted_before) {
+        const net_op *op = net->tensor[at].producer;
+        if (op->ops == &REORDER && op->family == family &&
+            dlc_net_same_layout(family, &net->tensor[at].tensor, wanted))
+            break;
     }
-    return NO_TENSOR;
+    return at;
 }
 
 /* The new tensor differs from the old one in its layout and type alone. */
@@ -115,6 +116,7 @@ dlc_status dlc_net_reorder_input(dlc_net *net, net_op *reader, int32_t i,
         if (status != DLC_OK)
             return dlc_net_blame(reader, "reordering its input", status);
         found = op->output[0];
+        dlc_net_note_conversion(net, tensor, found);
     }
     reader->input[i] = found;
     return DLC_OK;

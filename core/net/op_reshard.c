@@ -435,10 +435,10 @@ static dlc_status make_reshard(const dlc_net *net, net_reshard *made) {
 
 static const net_op *find_reshard(const dlc_net *net, int32_t tensor,
                                   net_placement placement) {
-    for (int32_t i = 0; i < net->ops; i++) {
-        const net_op *op = net->op[i];
-        if (op->ops == &RESHARD && op->input[0] == tensor &&
-            ((const net_reshard *)op)->to == placement)
+    int32_t at = net->tensor[tensor].converted;
+    for (; at != NO_TENSOR; at = net->tensor[at].converted_before) {
+        const net_op *op = net->tensor[at].producer;
+        if (op->ops == &RESHARD && ((const net_reshard *)op)->to == placement)
             return op;
     }
     return NULL;
@@ -459,6 +459,7 @@ static dlc_status add_reshard(dlc_net *net, const net_op *reader, int32_t tensor
     DLC_TRY(dlc_net_output_add(net, added, 0));
     net->tensor[added->output[0]].placement = placement;
     net->tensor[added->output[0]].in_chunk = in_chunk;
+    dlc_net_note_conversion(net, tensor, added->output[0]);
     *op = added;
     return DLC_OK;
 }

@@ -21,6 +21,7 @@ static void add_up(const dlc_net *net, net_op *op, int32_t j) {
 }
 
 dlc_status dlc_net_pass_fork_sums(dlc_net *net) {
+    DLC_TRY(dlc_net_find_reads(net));
     for (int32_t i = 0; i < net->ops; i++)
         for (int32_t j = 0; j < net->op[i]->memory.inputs; j++)
             if (net->op[i]->runs_backward && net->op[i]->edge[j].wanted)

@@ -61,6 +61,7 @@ dlc_status dlc_net_pass_gradients(dlc_net *net) {
         return DLC_OK;
     trace_from_losses(net);
     trace_from_params(net);
+    DLC_TRY(dlc_net_find_reads(net));
     mark_shared_gradients(net);
     return DLC_OK;
 }

@@ -34,13 +34,13 @@ static dlc_status try_layer(dlc_net *net, net_op *op, int *fits) {
 }
 
 static dlc_status infer_what_fits(dlc_net *net) {
-    int fits = 0;
-    for (int32_t i = 0; i < net->ops; i += fits) {
-        net_op *op = net->op[i];
-        DLC_TRY(try_layer(net, op, &fits));
+    for (int32_t i = 0; i < net->ops; i++) {
+        int fits = 0;
+        DLC_TRY(try_layer(net, net->op[i], &fits));
         if (!fits)
-            dlc_net_op_remove(net, op);
+            dlc_net_op_remove(net, net->op[i]);
     }
+    dlc_net_ops_close_up(net);
     return DLC_OK;
 }
 

@@ -13,14 +13,9 @@ static void use_until(dlc_net *net, int32_t buffer, int32_t step) {
 /* The last step of forward that writes or reads the tensor. */
 static int32_t last_forward_read(const dlc_net *net, int32_t tensor) {
     const net_op *producer = net->tensor[tensor].producer;
-    int32_t last = producer ? producer->index : NO_STEP;
-    for (int32_t i = last + 1; i < net->ops; i++) {
-        const net_op *op = net->op[i];
-        for (int32_t j = 0; !op->fused_into && j < op->memory.inputs; j++)
-            if (op->input[j] == tensor)
-                last = i;
-    }
-    return last;
+    int32_t written = producer ? producer->index : NO_STEP;
+    int32_t last = net->reads[tensor].last; /* step i is operation i */
+    return last > written ? last : written;
 }
 
 static int is_measured(const net_tensor *tensor) {
@@ -179,6 +174,7 @@ static dlc_status plan_op(dlc_net *net, net_op *op) {
 }
 
 dlc_status dlc_net_pass_memory(dlc_net *net) {
+    DLC_TRY(dlc_net_find_reads(net));
     DLC_TRY(plan_batch(net));
     for (int32_t i = 0; i < net->ops; i++)
         if (!net->op[i]->fused_into)

@@ -33,10 +33,8 @@ static dlc_status allocate_tables(dlc_net *net, int32_t count) {
 }
 
 static const dlc_net_param *find_param(const dlc_net *net, const char *name) {
-    for (int32_t i = 0; i < net->params; i++)
-        if (strcmp(net->param[i].name, name) == 0)
-            return &net->param[i].own;
-    return NULL;
+    ptrdiff_t i = dlc_names_find(&net->param_names, name);
+    return i < 0 ? NULL : &net->param[i].own;
 }
 
 /* Sets the offset of the next parameter: after the others, or the one that it has in
@@ -96,6 +94,7 @@ static dlc_status add_param(dlc_net *net, net_op *op, int32_t index) {
                              .order = (op->node + 1) * DLC_MAX_PARAMS - 1 - index};
     if (param->set == DLC_PARAMS_ROWS)
         param->whole.dims[0] = layer->total_channels;
+    DLC_TRY(dlc_names_add(&net->param_names, name, (size_t)net->params - 1));
     size_t *end = end_of_arena(&net->arenas[param->set], param);
     DLC_TRY(place_param(net, param, *end));
     *end += align_count(param->count);

@@ -52,6 +52,7 @@ static int can_recompute(const dlc_net *net, const net_op *op, int32_t step) {
 dlc_status dlc_net_pass_recompute(dlc_net *net) {
     if (!net->args.recompute || !net_is_training(net))
         return DLC_OK;
+    DLC_TRY(dlc_net_find_reads(net));
     for (int32_t i = 0; i < net->ops; i++) {
         const net_op *op = net->op[i];
         int32_t first, last;

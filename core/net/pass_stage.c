@@ -4,6 +4,7 @@
  * but what comes from outside. */
 #include <string.h>
 
+#include "base/memory.h"
 #include "net/ops.h"
 #include "net/passes.h"
 
@@ -78,8 +79,14 @@ static dlc_status find_output(dlc_net *net, dlc_graph_input from, int32_t *tenso
     *tensor = producer ? NO_TENSOR : incoming(net, from);
     if (*tensor != NO_TENSOR)
         return DLC_OK;
-    if (!producer || from.output >= DLC_MAX_OUTPUTS)
-        return dlc_net_tensor_add(net, NULL, producer, tensor);
+    if (!producer)
+        return dlc_net_tensor_add(net, NULL, NULL, tensor);
+    if (from.output >= DLC_MAX_OUTPUTS) {
+        if (producer->beyond == NO_TENSOR)
+            DLC_TRY(dlc_net_tensor_add(net, NULL, producer, &producer->beyond));
+        *tensor = producer->beyond;
+        return DLC_OK;
+    }
     DLC_TRY(dlc_net_output_add(net, producer, from.output));
     *tensor = producer->output[from.output];
     return DLC_OK;
@@ -117,6 +124,9 @@ static dlc_status add_outgoing(dlc_net *net, int32_t i) {
 dlc_status dlc_net_pass_stage(dlc_net *net) {
     const dlc_graph *graph = net->args.graph;
     int32_t end = net->args.end ? net->args.end : graph->layers;
+    net->of_node = dlc_alloc((size_t)graph->layers, sizeof(net_op *));
+    if (!net->of_node)
+        return DLC_ERR_NOMEM;
     DLC_TRY(add_batch(net));
     DLC_TRY(add_boundary_tensors(net));
     DLC_TRY(add_chunk_labels(net));

@@ -17,10 +17,7 @@ static const double START = 2e-6; /* seconds that the smallest operation takes *
 /* ---- Rows and layers ------------------------------------------------------------- */
 
 static int32_t layer_named(const dlc_graph *graph, const char *name) {
-    for (int32_t i = 0; name && i < graph->layers; i++)
-        if (strcmp(graph->layer[i].name, name) == 0)
-            return i;
-    return -1;
+    return name ? dlc_graph_layer_named(graph, name) : -1;
 }
 
 /* The layer that an operation belongs to; -1: none. */
@@ -50,39 +47,47 @@ static void read_sizes(const dlc_graph *graph, const dlc_net_row *row, int64_t b
                         (caps & (DLC_LAYER_POINTWISE | DLC_LAYER_SAMPLEWISE)) != 0;
 }
 
-static int reads(const dlc_graph_layer *reader, int32_t from) {
-    for (int32_t j = 0; j < reader->inputs; j++)
-        if (reader->input[j].layer == from && reader->input[j].output == 0)
-            return 1;
-    return 0;
-}
-
 static int is_here(const dlc_graph_layer *layer) {
     return (layer->phases & (unsigned)DLC_PHASE_TRAIN) != 0;
 }
 
+/* The last layer that reads the first output of each one, or itself; and of the data,
+ * which come first. */
+static void find_last_readers(const dlc_graph *graph, int32_t *last) {
+    for (int32_t i = DLC_FROM_DATA; i < graph->layers; i++)
+        last[i - DLC_FROM_DATA] = i;
+    for (int32_t i = 0; i < graph->layers; i++)
+        for (int32_t j = 0; is_here(&graph->layer[i]) && j < graph->layer[i].inputs;
+             j++)
+            if (graph->layer[i].input[j].output == 0)
+                last[graph->layer[i].input[j].layer - DLC_FROM_DATA] = i;
+}
+
 /* The output of layer `from` (or the data) is a boundary tensor of every cut before its
  * last reader. */
-static void add_cut(const dlc_graph *graph, int32_t from, double bytes,
+static void add_cut(const int32_t *last, int32_t from, double bytes,
                     dlc_plan_layer *layer) {
-    int32_t last = from;
-    for (int32_t i = from + 1; i < graph->layers; i++)
-        if (is_here(&graph->layer[i]) && reads(&graph->layer[i], from))
-            last = i;
-    for (int32_t i = from < 0 ? 0 : from; i < last; i++)
+    for (int32_t i = from < 0 ? 0 : from; i < last[from - DLC_FROM_DATA]; i++)
         layer[i].cut_bytes += bytes;
 }
 
-static void read_flow(const dlc_graph *graph, double sample, dlc_plan_layer *layer) {
-    add_cut(graph, DLC_FROM_DATA, sample, layer);
+static dlc_status read_flow(const dlc_graph *graph, double sample,
+                            dlc_plan_layer *layer) {
+    int32_t *last = dlc_alloc((size_t)graph->layers + 1, sizeof *last);
+    if (!last)
+        return DLC_ERR_NOMEM;
+    find_last_readers(graph, last);
+    add_cut(last, DLC_FROM_DATA, sample, layer);
     for (int32_t i = 0; i < graph->layers; i++) {
         int32_t from = graph->layer[i].inputs > 0 ? graph->layer[i].input[0].layer
                                                   : DLC_FROM_DATA;
         if (!is_here(&graph->layer[i]))
             continue;
         layer[i].in_bytes = from == DLC_FROM_DATA ? sample : layer[from].out_bytes;
-        add_cut(graph, i, layer[i].out_bytes, layer);
+        add_cut(last, i, layer[i].out_bytes, layer);
     }
+    dlc_free(last);
+    return DLC_OK;
 }
 
 /* Distributes the memory plan's total over the layers, in proportion to their outputs.
@@ -162,7 +167,7 @@ dlc_status dlc_plan_layers_read(const dlc_graph *graph, const dlc_net *net,
         DLC_TRY(
             dlc_plan_layers_time(graph, net, r, batch, memory_bytes, seconds, layer));
     }
-    read_flow(graph, shape_bytes(sample), layer);
+    DLC_TRY(read_flow(graph, shape_bytes(sample), layer));
     distribute_memory(graph, net, batch, layer);
     return DLC_OK;
 }

@@ -224,16 +224,13 @@ static dlc_status check_parameters(checked_phase *at, const dlc_net *net) {
     for (int32_t i = 0; i < dlc_net_rows(net); i++) {
         dlc_net_row row;
         DLC_TRY(dlc_net_row_at(net, i, &row));
-        for (int32_t k = 0; row.parameters > 0 && k < graph->layers; k++) {
-            if (strcmp(graph->layer[k].name, row.name) != 0 || at->reported[k] ||
-                graph->layer[k].phases != DLC_PHASE_TEST)
-                continue;
-            at->reported[k] |= REPORTED_SHAPE;
-            dlc_problems_add_in(at->problems, at->setup->config, section_of(at, k),
-                                "phase",
-                                "takes part in tests only, but has parameters, which "
-                                "nothing trains: remove `phase`");
-        }
+        int32_t k = row.parameters > 0 ? dlc_graph_layer_named(graph, row.name) : -1;
+        if (k < 0 || at->reported[k] || graph->layer[k].phases != DLC_PHASE_TEST)
+            continue;
+        at->reported[k] |= REPORTED_SHAPE;
+        dlc_problems_add_in(at->problems, at->setup->config, section_of(at, k), "phase",
+                            "takes part in tests only, but has parameters, which "
+                            "nothing trains: remove `phase`");
     }
     return DLC_OK;
 }

@@ -12,21 +12,12 @@ void dlc_stage_cut_free(dlc_stage_cut *cut) {
     *cut = (dlc_stage_cut){0};
 }
 
-static int32_t find_layer(const dlc_graph *graph, const char *name, size_t length) {
-    for (int32_t i = 0; i < graph->layers; i++)
-        if (strlen(graph->layer[i].name) == length &&
-            memcmp(graph->layer[i].name, name, length) == 0)
-            return i;
-    return -1;
-}
-
 /* A layer of that name, or the first layer of a block of that name. */
 static int32_t find_first(const dlc_setup *setup, const char *name, size_t length) {
-    int32_t layer = find_layer(setup->graph, name, length);
+    int32_t layer = dlc_graph_layer_named_part(setup->graph, name, length);
     const dlc_group *group = dlc_config_find_group(setup->config, name, length);
-    return layer < 0 && group
-               ? find_layer(setup->graph, group->first, strlen(group->first))
-               : layer;
+    return layer < 0 && group ? dlc_graph_layer_named(setup->graph, group->first)
+                              : layer;
 }
 
 static dlc_status unknown(const dlc_setup *setup, const char *name, size_t length) {

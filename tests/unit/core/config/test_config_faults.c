@@ -238,6 +238,44 @@ START_TEST(a_difference_is_reported) {
 }
 END_TEST
 
+/* iniparser gets a large file in parts, which begin anywhere: every key is compared,
+ * and no difference is seen where none is. */
+START_TEST(every_part_is_compared) {
+    enum { SECTIONS = 700, MANY = 900, EVERY = 37, ROOM = 64 };
+    static const char same[] = "same = yes\n";
+    dlc_text text = {0};
+    dlc_problems problems = {0};
+    dlc_config *config = NULL;
+    for (int i = 0; i < SECTIONS; i++) {
+        dlc_text_add(&text, "# %d\n[s%d]\n%s", i, i, i % 3 ? same : "");
+        for (int k = 0; k < (i == SECTIONS / 2 ? MANY : i % 5); k++)
+            dlc_text_add(&text, "%sk%d = %d\n", k % 7 ? "" : "\n", k, k % 8);
+    }
+    write_text("net.ini", text.bytes);
+    ck_assert_int_eq(dlc_config_load("net.ini", reserved, NULL, 0, &problems, &config),
+                     DLC_OK);
+    ck_assert_uint_eq(problems.errors, 0);
+    int line = 1, found = 0;
+    for (char *at = text.bytes; *at; line += *at++ == '\n') {
+        char lines[4096], wanted[ROOM];
+        if (strncmp(at, " = ", 3) != 0 || at[3] == 'y' || found++ % EVERY)
+            continue;
+        char kept = at[3];
+        at[3] = '9';
+        ck_assert_int_eq(
+            dlc_iniparser_compare(config, text.bytes, text.length, &problems), DLC_OK);
+        at[3] = kept;
+        ck_assert_uint_eq(problems.errors, 1);
+        ck_assert_int_eq(report(&problems, lines, sizeof lines), DLC_ERR_CONFIG);
+        (void)snprintf(wanted, sizeof wanted, "net.ini:%d: [s", line);
+        ck_assert_msg(strstr(lines, wanted) != NULL, "%s not in %s", wanted, lines);
+    }
+    ck_assert_int_gt(found, MANY);
+    dlc_config_free(config);
+    dlc_text_free(&text);
+}
+END_TEST
+
 /* ---- Memory ---- */
 
 /* Fails every allocation in turn, until all succeed. */
@@ -354,6 +392,7 @@ int main(void) {
     tcase_add_loop_test(tcase, cut_at_every_byte, 0, GOODS);
     tcase_add_loop_test(tcase, flipped_at_every_bit, 0, GOODS);
     tcase_add_test(tcase, iniparser_reads_the_same);
+    tcase_add_test(tcase, every_part_is_compared);
     tcase_add_test(tcase, a_difference_is_reported);
     tcase_add_test(tcase, every_allocation_may_fail);
     tcase_add_test(tcase, every_allocation_may_fail_with_mistakes);
