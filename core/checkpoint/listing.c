@@ -42,8 +42,7 @@ static dlc_status add(dlc_checkpoints *listing, const char *folder, const char *
     if (!dlc_checkpoint_name(name, &net_length, &iteration) ||
         !is_of_net(name, net_length, net))
         return DLC_OK;
-    dlc_checkpoint_file *grown = dlc_grow(listing->file, count, count + 1,
-                                          sizeof *grown);
+    dlc_checkpoint_file *grown = dlc_grow_by_one(listing->file, count, sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     listing->file = grown;

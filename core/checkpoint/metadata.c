@@ -23,8 +23,8 @@
 /* Takes ownership of the value; NULL: memory ran out. */
 static void add_own(dlc_metadata *metadata, const char *key, char *value) {
     size_t count = metadata->count;
-    dlc_safetensors_pair *grown = value ? dlc_grow(metadata->pair, count, count + 1,
-                                                   sizeof *grown)
+    dlc_safetensors_pair *grown = value ? dlc_grow_by_one(metadata->pair, count,
+                                                          sizeof *grown)
                                         : NULL;
     if (!grown) {
         dlc_free(value);

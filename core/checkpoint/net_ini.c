@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/names.h"
 
 /* ---- Writing ----------------------------------------------------------------- */
 
@@ -83,15 +84,17 @@ typedef struct line {
 typedef struct lines {
     line *list; /* own */
     size_t count;
+    dlc_names sections; /* where each begins */
 } lines;
 
 static dlc_status add_line(lines *all, line one) {
-    line *grown = dlc_grow(all->list, all->count, all->count + 1, sizeof *grown);
+    line *grown = dlc_grow_by_one(all->list, all->count, sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     all->list = grown;
     grown[all->count++] = one;
-    return DLC_OK;
+    return one.key ? DLC_OK
+                   : dlc_names_add(&all->sections, one.section, all->count - 1);
 }
 
 static dlc_status parse(char *text, lines *all) {
@@ -112,20 +115,22 @@ static dlc_status parse(char *text, lines *all) {
     return DLC_OK;
 }
 
-/* The same line in a list, or NULL. `hint` is its index in the other list. */
-static const line *find(const lines *all, const line *wanted, size_t hint) {
-    for (size_t i = 0; i < all->count; i++) {
-        const line *at = &all->list[(hint + i) % all->count];
-        if (strcmp(at->section, wanted->section) == 0 && !at->key == !wanted->key &&
-            (!at->key || strcmp(at->key, wanted->key) == 0))
-            return at;
-    }
-    return NULL;
+static int has_section(const lines *all, const char *section) {
+    return dlc_names_find(&all->sections, section) >= 0;
 }
 
-static int has_section(const lines *all, const char *section) {
-    const line wanted = {.section = section};
-    return find(all, &wanted, 0) != NULL;
+/* The same line in a list, or NULL. */
+static const line *find(const lines *all, const line *wanted) {
+    ptrdiff_t begin = dlc_names_find(&all->sections, wanted->section);
+    if (begin < 0)
+        return NULL;
+    const line *at = &all->list[begin], *end = &all->list[all->count];
+    if (!wanted->key)
+        return at;
+    for (at++; at < end && at->key; at++) /* to the next section */
+        if (strcmp(at->key, wanted->key) == 0)
+            return at;
+    return NULL;
 }
 
 /* Visits the lines of `one` that differ in `other`; a section that is missing as a
@@ -133,7 +138,7 @@ static int has_section(const lines *all, const char *section) {
 static void compare(const lines *one, const lines *other, int is_before,
                     dlc_net_ini_visit visit, void *context) {
     for (size_t i = 0; i < one->count; i++) {
-        const line *at = &one->list[i], *match = find(other, at, i);
+        const line *at = &one->list[i], *match = find(other, at);
         if (match && (!is_before || !at->key || strcmp(at->value, match->value) == 0))
             continue;
         if (!match && at->key && !has_section(other, at->section))
@@ -157,6 +162,8 @@ dlc_status dlc_net_ini_compare(char *before, char *now, dlc_net_ini_visit visit,
         compare(&old, &new, 1, visit, context);
         compare(&new, &old, 0, visit, context);
     }
+    dlc_names_free(&old.sections);
+    dlc_names_free(&new.sections);
     dlc_free(old.list);
     dlc_free(new.list);
     return status;

@@ -45,8 +45,8 @@ static dlc_status import_slots(dlc_session *session, const dlc_safetensors *file
         char prefix[128];
         snprintf(prefix, sizeof prefix, "%s/",
                  dlc_solver_state_name(&session->solver, slot));
-        for (int32_t i = 0; dlc_compatibility_needs(session, file, slot) &&
-                            i < dlc_full_param_count(session, session->net);
+        int needs = dlc_compatibility_needs(session, file, slot);
+        for (int32_t i = 0; needs && i < dlc_full_param_count(session, session->net);
              i++)
             if (!dlc_full_param_at(session, session->net, i).is_buffer)
                 DLC_TRY(import_param(session, session->net, i, file, prefix, slot));

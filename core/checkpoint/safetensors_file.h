@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "base/names.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_format.h"
 
@@ -21,6 +22,7 @@ struct dlc_safetensors {
     size_t count;
     entry *entries;
     const char **names; /* of the entries, for the nearest one */
+    dlc_names index;    /* the same names: their places in `entries` */
     char *header;       /* as in the file */
     uint64_t header_length;
     uint64_t data_bytes;

@@ -230,8 +230,10 @@ static dlc_status parse_entries(dlc_safetensors *file) {
             DLC_TRY(parse_entry(file, name, json, &file->entries[file->count++]));
     }
     qsort(file->entries, file->count, sizeof *file->entries, compare_entries);
-    for (size_t i = 0; i < file->count; i++)
+    for (size_t i = 0; i < file->count; i++) {
         file->names[i] = file->entries[i].tensor.name;
+        DLC_TRY(dlc_names_add(&file->index, file->names[i], i));
+    }
     return check_layout(file);
 }
 
@@ -282,6 +284,7 @@ void dlc_safetensors_close(dlc_safetensors *file) {
     if (!file)
         return;
     close(file->fd);
+    dlc_names_free(&file->index);
     dlc_free(file->names);
     dlc_free(file->entries);
     json_decref(file->root);
@@ -305,11 +308,8 @@ const dlc_safetensor *dlc_safetensors_at(const dlc_safetensors *file, size_t ind
 }
 
 static const entry *get_entry(const dlc_safetensors *file, const char *name) {
-    for (size_t i = 0; i < file->count; i++) {
-        if (strcmp(file->names[i], name) == 0)
-            return &file->entries[i];
-    }
-    return NULL;
+    ptrdiff_t i = dlc_names_find(&file->index, name);
+    return i < 0 ? NULL : &file->entries[i];
 }
 
 const dlc_safetensor *dlc_safetensors_get(const dlc_safetensors *file,

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/names.h"
 #include "base/process.h"
 #include "base/sync.h"
 #include "base/write.h"
@@ -28,22 +29,29 @@ typedef struct writer {
 
 /* ---- The header ------------------------------------------------------------- */
 
-static dlc_status check_tensors(const dlc_safetensor *tensors, size_t count) {
+static dlc_status check_names(const dlc_safetensor *tensors, size_t count,
+                              dlc_names *names) {
     for (size_t i = 0; i < count; i++) {
         const char *name = tensors[i].name;
         if (!dlc_format_type_of(tensors[i].dtype) || strcmp(name, METADATA_KEY) == 0)
             return dlc_fail(DLC_ERR_INTERNAL,
                             "tensor '%s' of type %d cannot be stored in a file", name,
                             (int)tensors[i].dtype);
-        for (size_t j = 0; j < i; j++) {
-            if (strcmp(name, tensors[j].name) == 0)
-                return dlc_fail(DLC_ERR_INTERNAL,
-                                "two tensors with the name '%s' cannot be stored in "
-                                "one file",
-                                name);
-        }
+        if (dlc_names_find(names, name) >= 0)
+            return dlc_fail(DLC_ERR_INTERNAL,
+                            "two tensors with the name '%s' cannot be stored in one "
+                            "file",
+                            name);
+        DLC_TRY(dlc_names_add(names, name, i));
     }
     return DLC_OK;
+}
+
+static dlc_status check_tensors(const dlc_safetensor *tensors, size_t count) {
+    dlc_names names = {0};
+    dlc_status status = check_names(tensors, count, &names);
+    dlc_names_free(&names);
+    return status;
 }
 
 static size_t tensor_bytes(const dlc_safetensor *tensor) {

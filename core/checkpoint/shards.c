@@ -56,16 +56,21 @@ static size_t row_elements(const dlc_shape *shape) {
 
 /* The position of a tensor in the list, or where to insert it. */
 static int32_t position_of(const dlc_shards *shards, int32_t order) {
-    int32_t i = 0;
-    while (i < shards->tensors && shards->tensor[i].whole.order < order)
-        i++;
-    return i;
+    int32_t begin = 0, end = shards->tensors;
+    while (begin < end) {
+        int32_t middle = begin + (end - begin) / 2;
+        if (shards->tensor[middle].whole.order < order)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
 }
 
 static dlc_status insert_tensor(dlc_shards *shards, int32_t at,
                                 const dlc_shard *shard) {
     size_t count = (size_t)shards->tensors;
-    sharded_tensor *grown = dlc_grow(shards->tensor, count, count + 1, sizeof *grown);
+    sharded_tensor *grown = dlc_grow_by_one(shards->tensor, count, sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     shards->tensor = grown;
@@ -90,7 +95,7 @@ static dlc_status add_holder(dlc_shards *shards, int32_t rank, int32_t index,
                         "rank %d disagrees with lower ranks about parameter '%.100s'",
                         (int)rank, shard->name);
     size_t count = (size_t)tensor->holders;
-    holder *grown = dlc_grow(tensor->holder, count, count + 1, sizeof *grown);
+    holder *grown = dlc_grow_by_one(tensor->holder, count, sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     tensor->holder = grown;

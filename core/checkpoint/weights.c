@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/names.h"
 #include "base/suggest.h"
 #include "checkpoint/full_params.h"
 #include "checkpoint/weights_name.h"
@@ -18,6 +19,7 @@ typedef struct candidate {
     const dlc_safetensor *tensor;
     char *name; /* own; by which it is matched */
     int is_used, is_skipped;
+    const struct candidate *again; /* another one of the same name; or NULL */
 } candidate;
 
 typedef struct matching {
@@ -27,6 +29,9 @@ typedef struct matching {
     dlc_safetensors **file; /* own */
     candidate *list;        /* own */
     size_t count;
+    dlc_names candidates; /* those that are not skipped: their places in `list` */
+    dlc_names params;     /* of the net */
+    char *has_params;     /* own; one per layer of the graph: are any of this net? */
     const candidate **of; /* own; one per parameter, NULL: it is not loaded */
     char *is_missing;     /* own; one per parameter */
     int *has_effect;      /* own; one per rule of `map`, then of `skip` */
@@ -51,21 +56,22 @@ static int is_average(const char *name) {
     return strncmp(name, AVERAGE, strlen(AVERAGE)) == 0;
 }
 
-static int has_average(const dlc_safetensors *file, const char *name) {
+/* Finds the tensors of which a file has an average. */
+static dlc_status find_averages(const dlc_safetensors *file, dlc_names *averages) {
     for (size_t i = 0; i < dlc_safetensors_count(file); i++) {
-        const char *other = dlc_safetensors_at(file, i)->name;
-        if (is_average(other) && strcmp(other + strlen(AVERAGE), name) == 0)
-            return 1;
+        const char *name = dlc_safetensors_at(file, i)->name;
+        if (is_average(name))
+            DLC_TRY(dlc_names_add(averages, name + strlen(AVERAGE), i));
     }
-    return 0;
+    return DLC_OK;
 }
 
 /* The name of the parameter that a tensor may be; NULL: it is none. */
 static const char *param_name(const matching *m, const dlc_safetensors *file,
-                              const char *name) {
+                              const dlc_names *averages, const char *name) {
     if (m->averages && is_average(name))
         return name + strlen(AVERAGE);
-    if (is_state(file, name) || (m->averages && has_average(file, name)))
+    if (is_state(file, name) || dlc_names_find(averages, name) >= 0)
         return NULL;
     return name;
 }
@@ -81,10 +87,7 @@ static int is_skipped(const matching *m, const char *name) {
 }
 
 static int is_param(const matching *m, const char *name) {
-    for (int32_t i = 0; i < dlc_full_param_count(m->session, m->net); i++)
-        if (strcmp(dlc_full_param_at(m->session, m->net, i).name, name) == 0)
-            return 1;
-    return 0;
+    return dlc_names_find(&m->params, name) >= 0;
 }
 
 /* A batch norm may have PyTorch's names, if the net has none that are the same. */
@@ -100,9 +103,20 @@ static void take_batch_norm_name(const matching *m, candidate *c) {
     c->name = name;
 }
 
+/* Of several candidates of a name the first is found, which knows of another. */
+static dlc_status index_candidate(matching *m, const candidate *made) {
+    ptrdiff_t first = dlc_names_find(&m->candidates, made->name);
+    if (first < 0)
+        return dlc_names_add(&m->candidates, made->name, (size_t)(made - m->list));
+    if (!m->list[first].again)
+        m->list[first].again = made;
+    return DLC_OK;
+}
+
 static dlc_status add_candidate(matching *m, const dlc_safetensors *file,
+                                const dlc_names *averages,
                                 const dlc_safetensor *tensor) {
-    const char *name = param_name(m, file, tensor->name);
+    const char *name = param_name(m, file, averages, tensor->name);
     if (!name)
         return DLC_OK;
     candidate *made = &m->list[m->count];
@@ -115,7 +129,16 @@ static dlc_status add_candidate(matching *m, const dlc_safetensors *file,
     if (!made->name)
         return DLC_ERR_NOMEM;
     made->is_skipped = is_skipped(m, made->name) || dlc_weights_is_counter(made->name);
-    return DLC_OK;
+    return made->is_skipped ? DLC_OK : index_candidate(m, made);
+}
+
+static dlc_status add_candidates(matching *m, const dlc_safetensors *file) {
+    dlc_names averages = {0};
+    dlc_status status = m->averages ? find_averages(file, &averages) : DLC_OK;
+    for (size_t i = 0; status == DLC_OK && i < dlc_safetensors_count(file); i++)
+        status = add_candidate(m, file, &averages, dlc_safetensors_at(file, i));
+    dlc_names_free(&averages);
+    return status;
 }
 
 static dlc_status open_files(matching *m) {
@@ -128,10 +151,7 @@ static dlc_status open_files(matching *m) {
     if (!m->list)
         return DLC_ERR_NOMEM;
     for (size_t i = 0; i < m->args->files; i++)
-        for (size_t j = 0; j < dlc_safetensors_count(m->file[i]); j++) {
-            const dlc_safetensor *tensor = dlc_safetensors_at(m->file[i], j);
-            DLC_TRY(add_candidate(m, m->file[i], tensor));
-        }
+        DLC_TRY(add_candidates(m, m->file[i]));
     if (!m->averages || m->has_averages)
         return DLC_OK;
     return dlc_fail(DLC_ERR_DATA,
@@ -142,61 +162,52 @@ static dlc_status open_files(matching *m) {
 
 /* ---- Matching ------------------------------------------------------------------ */
 
+/* So many mismatches of a kind are logged. */
+enum { MOST = 20 };
+
 /* Logs one mismatch, and frees the text; the first ones of each kind are enough. */
 static void report(size_t *kind, dlc_text *line) {
-    enum { MOST = 20 };
     if (++*kind <= MOST)
         dlc_error("  %s", dlc_text_string(line));
     dlc_text_free(line);
 }
 
 static dlc_status find(const matching *m, const char *name, candidate **found) {
-    candidate *first = NULL;
-    for (size_t i = 0; i < m->count; i++) {
-        candidate *at = &m->list[i];
-        if (at->is_skipped || strcmp(at->name, name) != 0)
-            continue;
-        if (first)
-            return dlc_fail(
-                DLC_ERR_DATA,
-                "'%s' is there twice: as %s in %s and as %s in %s; leave one "
-                "of them out",
-                name, first->tensor->name, dlc_safetensors_path(first->file),
-                at->tensor->name, dlc_safetensors_path(at->file));
-        first = at;
-    }
+    ptrdiff_t place = dlc_names_find(&m->candidates, name);
+    candidate *first = place < 0 ? NULL : &m->list[place];
+    const candidate *again = first ? first->again : NULL;
+    if (again)
+        return dlc_fail(DLC_ERR_DATA,
+                        "'%s' is there twice: as %s in %s and as %s in %s; leave one "
+                        "of them out",
+                        name, first->tensor->name, dlc_safetensors_path(first->file),
+                        again->tensor->name, dlc_safetensors_path(again->file));
     *found = first;
     return DLC_OK;
 }
 
-/* Does a parameter of this net belong to the layer named by the first `length` bytes?
- */
-static int has_params(const matching *m, const char *layer, size_t length) {
-    for (int32_t i = 0; i < dlc_full_param_count(m->session, m->net); i++) {
-        const char *name = dlc_full_param_at(m->session, m->net, i).name;
-        if (strncmp(name, layer, length) == 0 && name[length] == '.' &&
-            !strchr(name + length + 1, '.'))
-            return 1;
-    }
-    return 0;
+/* The layer of the graph that a parameter is of, by its name; -1: none. */
+static int32_t layer_of(const matching *m, const char *name) {
+    const char *dot = strrchr(name, '.');
+    return dot ? dlc_graph_layer_named_part(m->session->setup->graph, name,
+                                            (size_t)(dot - name))
+               : -1;
 }
 
 /* Is it of a layer of the graph that is not in this net: of another phase, or beyond
  * its end? */
 static int is_elsewhere(const matching *m, const char *name) {
-    const dlc_graph *graph = m->session->setup->graph;
-    const char *dot = strrchr(name, '.');
-    size_t length = dot ? (size_t)(dot - name) : 0;
-    for (int32_t i = 0; length && i < graph->layers; i++) {
-        const char *layer = graph->layer[i].name;
-        if (strlen(layer) == length && strncmp(layer, name, length) == 0)
-            return !has_params(m, layer, length);
-    }
-    return 0;
+    int32_t layer = layer_of(m, name);
+    return layer >= 0 && !m->has_params[layer];
 }
 
-/* Suggests a tensor that no other parameter takes. */
+/* Suggests a tensor that no other parameter takes, for those that are logged. */
 static void report_missing(matching *m, const char *name) {
+    dlc_text line = {0};
+    if (m->missing >= MOST) {
+        report(&m->missing, &line);
+        return;
+    }
     const char **names = dlc_alloc(m->count, sizeof *names);
     size_t count = 0;
     for (size_t i = 0; names && i < m->count; i++)
@@ -204,7 +215,6 @@ static void report_missing(matching *m, const char *name) {
             !is_elsewhere(m, m->list[i].name))
             names[count++] = m->list[i].name;
     const char *nearest = names ? dlc_nearest(name, names, count) : NULL;
-    dlc_text line = {0};
     dlc_text_add(&line, "missing: %s", name);
     if (nearest)
         dlc_text_add(&line, ", the nearest name is %s", nearest);
@@ -321,6 +331,20 @@ static dlc_status load(const matching *m) {
     return DLC_OK;
 }
 
+static dlc_status index_params(matching *m) {
+    m->has_params = dlc_alloc((size_t)m->session->setup->graph->layers, 1);
+    if (!m->has_params)
+        return DLC_ERR_NOMEM;
+    for (int32_t i = 0; i < dlc_full_param_count(m->session, m->net); i++) {
+        const char *name = dlc_full_param_at(m->session, m->net, i).name;
+        int32_t layer = layer_of(m, name);
+        if (layer >= 0)
+            m->has_params[layer] = 1;
+        DLC_TRY(dlc_names_add(&m->params, name, (size_t)i));
+    }
+    return DLC_OK;
+}
+
 static dlc_status open_matching(matching *m) {
     const dlc_weights *args = m->args;
     size_t params = (size_t)dlc_full_param_count(m->session, m->net);
@@ -332,6 +356,7 @@ static dlc_status open_matching(matching *m) {
         return DLC_ERR_NOMEM;
     for (size_t i = 0; i < args->maps; i++)
         DLC_TRY(dlc_weights_check_map(args->map[i]));
+    DLC_TRY(index_params(m));
     return open_files(m);
 }
 
@@ -340,6 +365,9 @@ static void close_matching(matching *m) {
         dlc_free(m->list[i].name);
     for (size_t i = 0; m->file && i < m->args->files; i++)
         dlc_safetensors_close(m->file[i]);
+    dlc_names_free(&m->candidates);
+    dlc_names_free(&m->params);
+    dlc_free(m->has_params);
     dlc_free(m->has_effect);
     dlc_free(m->is_missing);
     dlc_free(m->of);
