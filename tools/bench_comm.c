@@ -219,8 +219,7 @@ static const struct argp argp = {
 
 static dlc_status report_row(comm_command *command, const dlc_bench_head *head,
                              const dlc_bench_row *row) {
-    dlc_bench_row *grown = dlc_grow(command->row, command->rows, command->rows + 1,
-                                    sizeof *grown);
+    dlc_bench_row *grown = dlc_grow_by_one(command->row, command->rows, sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     command->row = grown;

@@ -18,8 +18,7 @@ static int copy(const char *text, const char **to) {
 
 void check_mistakes_keep(void *context, const dlc_mistake *mistake) {
     check_mistakes *kept = context;
-    dlc_mistake *grown = dlc_grow(kept->list, kept->count, kept->count + 1,
-                                  sizeof *grown);
+    dlc_mistake *grown = dlc_grow_by_one(kept->list, kept->count, sizeof *grown);
     if (!grown) {
         kept->failed = 1;
         return;

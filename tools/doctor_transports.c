@@ -31,8 +31,8 @@ dlc_status doctor_transports_ask(doctor_transports *transports,
     int host = (device->caps & DLC_DEVICE_HOST) != 0;
     dlc_settings *made = NULL;
     dlc_rank_info places[2];
-    doctor_choice *grown = dlc_grow(transports->choice, transports->choices,
-                                    transports->choices + 1, sizeof *grown);
+    doctor_choice *grown = dlc_grow_by_one(transports->choice, transports->choices,
+                                           sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     transports->choice = grown;

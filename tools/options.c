@@ -19,7 +19,7 @@
 enum { KEY_SET = 0x100, KEY_JSON, KEY_LOG_FILE, KEY_JOB };
 
 void dlc_tool_sets_add(dlc_tool_sets *sets, char *text) {
-    char **grown = dlc_grow(sets->list, sets->count, sets->count + 1, sizeof *grown);
+    char **grown = dlc_grow_by_one(sets->list, sets->count, sizeof *grown);
     if (grown)
         sets->list = grown;
     if (!text || !grown) {

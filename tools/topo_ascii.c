@@ -173,7 +173,7 @@ static group *find_group(group **groups, size_t *count, const topo_pair *pair,
             strcmp(dlc_text_string(&one->result), dlc_text_string(result)) == 0)
             return one;
     }
-    group *grown = dlc_grow(*groups, *count, *count + 1, sizeof **groups);
+    group *grown = dlc_grow_by_one(*groups, *count, sizeof **groups);
     if (!grown)
         return NULL;
     *groups = grown;

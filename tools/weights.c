@@ -29,8 +29,7 @@ static const struct argp_option options[] = {
     {0}};
 
 dlc_status dlc_tool_words_add(dlc_tool_words *words, const char *word) {
-    const char **grown = dlc_grow(words->list, words->count, words->count + 1,
-                                  sizeof *grown);
+    const char **grown = dlc_grow_by_one(words->list, words->count, sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     words->list = grown;

@@ -48,9 +48,8 @@ static double seconds_of(const request *q, const dlc_transport_prediction *p,
 static dlc_status add_verdict(request *q, const char *name, dlc_comm_scope scope,
                               double seconds, const char *reason) {
     dlc_transport_choice *choice = q->choice;
-    dlc_transport_verdict *grown = dlc_grow(choice->verdict, choice->verdicts,
-                                            choice->verdicts + 1,
-                                            sizeof *choice->verdict);
+    dlc_transport_verdict *grown = dlc_grow_by_one(choice->verdict, choice->verdicts,
+                                                   sizeof *choice->verdict);
     if (!grown)
         return DLC_ERR_NOMEM;
     choice->verdict = grown;

@@ -30,8 +30,8 @@ static dlc_transport_finding *place_for(dlc_connection_trial *t,
             dlc_comm_scope_is_same(f->scope, what->scope))
             return f;
     }
-    dlc_transport_finding *grown = dlc_grow(t->finding, t->findings, t->findings + 1,
-                                            sizeof *grown);
+    dlc_transport_finding *grown = dlc_grow_by_one(t->finding, t->findings,
+                                                   sizeof *grown);
     if (!grown)
         return NULL;
     t->finding = grown;

@@ -73,8 +73,7 @@ dlc_status dlc_topo_add_link(dlc_topo *topo, int32_t from, int32_t to, uint32_t 
         link->gbs += gbs;
         return DLC_OK;
     }
-    dlc_topo_link *grown = dlc_grow(topo->link, topo->links, topo->links + 1,
-                                    sizeof *grown);
+    dlc_topo_link *grown = dlc_grow_by_one(topo->link, topo->links, sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     topo->link = grown;
@@ -89,7 +88,7 @@ dlc_status dlc_topo_add_note(dlc_topo *topo, const char *format, ...) {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     dlc_topo_text(clean, sizeof clean, text);
-    char **grown = dlc_grow(topo->note, topo->notes, topo->notes + 1, sizeof *grown);
+    char **grown = dlc_grow_by_one(topo->note, topo->notes, sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     topo->note = grown;

@@ -286,8 +286,7 @@ static dlc_status remember(reader *r, const dlc_xml_element *element) {
     DLC_TRY(dlc_xml_int(r->xml, element, "gp_index", 0, INT64_MAX, -1, &number));
     if (number < 0)
         return DLC_OK;
-    dlc_topo_object *grown = dlc_grow(r->object, r->objects, r->objects + 1,
-                                      sizeof *grown);
+    dlc_topo_object *grown = dlc_grow_by_one(r->object, r->objects, sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     r->object = grown;

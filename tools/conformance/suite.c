@@ -335,8 +335,8 @@ static dlc_status add(const suite_subject *subject, const suite_check *check,
                       const dlc_feature_entry *feature, int index,
                       void (*progress)(const suite_result *result),
                       suite_results *results) {
-    suite_result *grown = dlc_grow(results->result, results->count, results->count + 1,
-                                   sizeof *grown);
+    suite_result *grown = dlc_grow_by_one(results->result, results->count,
+                                          sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
     results->result = grown;
