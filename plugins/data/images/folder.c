@@ -188,6 +188,8 @@ static dlc_status find_classes(walk *w, const level *at, const names *list) {
     for (size_t i = 0; status == DLC_OK && !given && i < list->count; i++)
         if (fstatat(at->fd, list->sorted[i], &info, 0) == 0 && S_ISDIR(info.st_mode))
             status = classes_add(w->known, list->sorted[i], strlen(list->sorted[i]));
+    if (status == DLC_OK && !given)
+        status = classes_sort(w->known);
     for (int32_t c = 0; given && c < w->known->count; c++)
         if (fstatat(at->fd, w->known->name[c], &info, 0) != 0)
             host->log(DLC_LOG_WARN, "%s: no folder for the class %s (label %d)",

@@ -17,6 +17,8 @@ dlc_status classes_add(classes *to, const char *name, size_t length) {
     }
     to->name = (char **)(void *)to->list.bytes;
     to->count++;
+    host->free(to->sorted);
+    to->sorted = NULL;
     return DLC_OK;
 }
 
@@ -62,10 +64,11 @@ dlc_status classes_know(const dlc_data_args *args, classes *known) {
     const char *written = host->get_string(args->settings, "classes");
     dlc_status status = DLC_OK;
     if (written)
-        return add_written(known, written, host->where(args->settings, "classes"));
-    for (int32_t i = 0; status == DLC_OK && args->class_names && i < args->classes; i++)
+        status = add_written(known, written, host->where(args->settings, "classes"));
+    for (int32_t i = 0;
+         status == DLC_OK && !written && args->class_names && i < args->classes; i++)
         status = classes_add(known, args->class_names[i], strlen(args->class_names[i]));
-    return status;
+    return status == DLC_OK ? classes_sort(known) : status;
 }
 
 dlc_status classes_check(const classes *known, int32_t labels, int64_t samples,
@@ -105,17 +108,51 @@ int label_parse(const char *text, size_t length, int32_t *label) {
     return 1;
 }
 
+struct class_place {
+    const char *name;
+    int32_t label;
+};
+
+static int by_place(const void *a, const void *b) {
+    const class_place *one = a, *other = b;
+    int order = strcmp(one->name, other->name);
+    return order ? order : one->label < other->label ? -1 : 1;
+}
+
+dlc_status classes_sort(classes *of) {
+    host->free(of->sorted);
+    of->sorted = host->alloc((size_t)of->count * sizeof *of->sorted + 1);
+    if (!of->sorted)
+        return DLC_ERR_NOMEM;
+    for (int32_t i = 0; i < of->count; i++)
+        of->sorted[i] = (class_place){of->name[i], i};
+    qsort(of->sorted, (size_t)of->count, sizeof *of->sorted, by_place);
+    return DLC_OK;
+}
+
+/* The first one of the name. */
 int32_t classes_find(const classes *in, const char *name) {
-    for (int32_t i = 0; i < in->count; i++)
+    int32_t begin = 0, end = in->sorted ? in->count : 0;
+    for (int32_t i = 0; !in->sorted && i < in->count; i++)
         if (strcmp(in->name[i], name) == 0)
             return i;
-    return -1;
+    while (begin < end) {
+        int32_t middle = begin + (end - begin) / 2;
+        if (strcmp(in->sorted[middle].name, name) < 0)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    int is_there = in->sorted && begin < in->count &&
+                   strcmp(in->sorted[begin].name, name) == 0;
+    return is_there ? in->sorted[begin].label : -1;
 }
 
 void classes_free(classes *of) {
     for (int32_t i = 0; i < of->count; i++)
         host->free(of->name[i]);
     growing_free(&of->list);
+    host->free(of->sorted);
     *of = (classes){0};
 }
 

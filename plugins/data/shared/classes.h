@@ -7,10 +7,13 @@
 
 #include "growing.h"
 
+typedef struct class_place class_place;
+
 typedef struct classes {
     char **name; /* in `list`; owned, as are the names */
     int32_t count;
     growing list;
+    class_place *sorted; /* own; by name; NULL: not sorted yet */
 } classes;
 
 dlc_status classes_add(classes *to, const char *name, size_t length);
@@ -30,6 +33,9 @@ enum { LABEL_MOST = 100000000 };
  * Blanks around it are left out. 0: it is none, or too large. */
 int label_parse(const char *text, size_t length, int32_t *label);
 
+/* Sorts the names, of which there may be many, once all are there: then they are found
+ * faster. classes_know has done so. */
+dlc_status classes_sort(classes *of);
 /* The label of a class; -1: it is none of them. */
 int32_t classes_find(const classes *in, const char *name);
 void classes_free(classes *of);
