@@ -85,6 +85,7 @@ typedef struct dlc_hub {
     size_t result_bytes;
 
     uint64_t last_heartbeat; /* when heartbeats were last taken and sent */
+    uint64_t last_work;      /* when a rank was last seen computing */
     uint64_t warned_stall;   /* when the stall began that was warned about */
     int aborting;            /* the ranks were told to end */
     uint64_t kill_at;        /* when those that still run are killed; 0: never */

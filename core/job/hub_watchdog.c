@@ -9,7 +9,8 @@
  *   - a rank that for longer than the hang timeout has neither made progress nor been
  *     busy nor called dlc_job_check is stuck: it was stopped, or waits for something
  *     that will never happen;
- *   - if all ranks wait, and none has made progress for as long, a message was lost;
+ *   - if all ranks wait, and none has made progress for as long nor computed in the
+ *     last moment, a message was lost;
  *   - a rank that is busy without progress (a huge layer, a test, a checkpoint on a
  *     slow disk) is named in a warning after the hang timeout, and has ten times the
  *     hang timeout as long as the others wait for it;
@@ -62,7 +63,7 @@ void dlc_hub_watchdog_reset(dlc_hub *hub) {
             now;
         peer->last_wait = peer->last_disk_wait = 0;
     }
-    hub->last_heartbeat = now;
+    hub->last_heartbeat = hub->last_work = now;
 }
 
 static void exchange_heartbeats(dlc_hub *hub) {
@@ -116,6 +117,16 @@ static rank_state state_of_rank(const dlc_hub *hub, const dlc_peer *peer,
     return dlc_between(peer->last_check, now) <= hub->hang_timeout ? COMPUTES : STUCK;
 }
 
+/* Notes when a rank last computed: what the others then wait for is on its way. */
+static void note_work(dlc_hub *hub, uint64_t now) {
+    for (int r = 0; r < hub->ranks; r++) {
+        const dlc_peer *peer = &hub->peer[r];
+        if (peer->running && !is_stopped(peer) && !is_main_waiting(hub, peer, now) &&
+            is_recent(hub, peer->last_busy, now))
+            hub->last_work = now;
+    }
+}
+
 /* Whether the job hangs. `culprit` is the stuck rank, or -1 if all wait for each other.
  */
 static int is_hung(const dlc_hub *hub, uint64_t now, int *culprit) {
@@ -139,8 +150,10 @@ static int is_hung(const dlc_hub *hub, uint64_t now, int *culprit) {
         return 0;
     if (*culprit >= 0)
         return 1;
-    return !progressing &&
-           (!computing || shortest > DLC_COMPUTING_TIMEOUTS * hub->hang_timeout);
+    if (progressing)
+        return 0;
+    return computing ? shortest > DLC_COMPUTING_TIMEOUTS * hub->hang_timeout
+                     : dlc_between(hub->last_work, now) > CHECKS_WITHIN_S;
 }
 
 /* ---- Reports ------------------------------------------------------------------- */
@@ -258,7 +271,7 @@ static void warn_of_slow(dlc_hub *hub, uint64_t now) {
 /* How long no rank has made progress because all of them wait for each other; 0: some
  * do not. A rank that is stopped by a signal will not go on either. */
 static double stalled_for(const dlc_hub *hub, uint64_t now) {
-    uint64_t last = 0;
+    uint64_t last = hub->last_work;
     for (int r = 0; r < hub->ranks; r++) {
         const dlc_peer *peer = &hub->peer[r];
         if (!peer->running)
@@ -349,6 +362,7 @@ void dlc_hub_watchdog_check(dlc_hub *hub) {
         dlc_hub_watchdog_reset(hub);
     hub->last_heartbeat = now;
     exchange_heartbeats(hub);
+    note_work(hub, now);
     if (kill_stalled_stop(hub, now) || !(hub->hang_timeout > 0))
         return;
     find_silent(hub, now);
