@@ -412,6 +412,7 @@ END_TEST
 static void set_idle(double seconds) {
     hub.hang_timeout = 1;
     hub.last_heartbeat = dlc_now_ns();
+    hub.last_work = ago(seconds);
     for (int r = 0; r < RANKS; r++) {
         peer[r].last_progress = peer[r].last_busy = peer[r].last_check = ago(seconds);
         peer[r].last_heard = hub.last_heartbeat;
@@ -458,6 +459,28 @@ START_TEST(computing_ranks_get_more_time) {
     peer[1].last_busy = dlc_now_ns();
     dlc_hub_watchdog_check(&hub);
     ck_assert(hub.aborting);
+}
+END_TEST
+
+/* What a rank has computed reaches the others a moment after it begins to wait. */
+START_TEST(computing_ends) {
+    set_idle(11);
+    hub.stop_signal = _i ? SIGTERM : 0;
+    hub.stopped_at = ago(2);
+    for (int r = 0; r < RANKS; r++)
+        peer[r].last_wait = dlc_now_ns();
+    peer[1].last_wait = ago(5);
+    peer[1].last_busy = dlc_now_ns();
+    hub.hang_timeout = 100;
+    dlc_hub_watchdog_check(&hub); /* sees that it computes */
+    hub.hang_timeout = 2;
+    peer[1].last_wait = dlc_now_ns();
+    dlc_hub_watchdog_check(&hub);
+    ck_assert(!hub.aborting && !hub.killed);
+    hub.last_work = ago(11);
+    dlc_hub_watchdog_check(&hub);
+    ck_assert_int_eq(hub.aborting, !_i);
+    ck_assert_int_eq(hub.killed, _i);
 }
 END_TEST
 
@@ -722,6 +745,7 @@ int main(void) {
     tcase_add_loop_test(all, different_calls_are_reported, 0, COUNT(unlike));
     tcase_add_loop_test(all, malformed_calls_are_reported, 0, 5);
     tcase_add_loop_test(all, hung_jobs_stop, 0, 6);
+    tcase_add_loop_test(all, computing_ends, 0, 2);
     tcase_add_loop_test(all, unknown_messages_are_refused, 0, COUNT(unknown));
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
