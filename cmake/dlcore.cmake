@@ -171,7 +171,8 @@ set(DLC_TEST_ENVIRONMENT
   ASAN_OPTIONS=${DLC_ASAN_OPTIONS}
   LSAN_OPTIONS=use_tls=0:print_suppressions=0:suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp
   TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp
-  UBSAN_OPTIONS=print_stacktrace=1)
+  UBSAN_OPTIONS=print_stacktrace=1
+  OMP_WAIT_POLICY=passive) # threads that spin take cores from tests beside them
 
 # dlc_set_test(<test> [LABELS ...] [TIMEOUT s] [ENVIRONMENT ...]): the settings that
 # every test has, including one made by a bare add_test(). Those with the longest time limit
