@@ -232,8 +232,9 @@ endfunction()
 
 # dlc_add_check(<name> SOURCES ... [LIBS ...] ...): a test program that uses Check. Its label
 # is unit unless LABELS says otherwise. Unit tests run under valgrind too (ctest -C valgrind)
-# unless NO_VALGRIND is given. There one process runs all tests of the program, so that the
-# code is translated once; OWN gives each test a process of its own.
+# unless NO_VALGRIND is given. There, and under the address sanitizer, one process runs all
+# tests of the program, so that code is translated and leaks are looked for once; OWN gives
+# each test a process of its own.
 function(dlc_add_check name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "NO_VALGRIND;OWN" "TIMEOUT"
     "SOURCES;LIBS;LABELS;DEFINITIONS;ENVIRONMENT")
@@ -244,7 +245,12 @@ function(dlc_add_check name)
     return()
   endif()
   list(TRANSFORM folders PREPEND dlc_)
-  dlc_share_support(sources ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/mark_point.c)
+  set(support mark_point.c)
+  if(DLC_SANITIZE MATCHES address)
+    list(APPEND support loader_lists.c)
+  endif()
+  list(TRANSFORM support PREPEND ${PROJECT_SOURCE_DIR}/tests/support/)
+  dlc_share_support(sources ${arg_SOURCES} ${support})
   add_executable(${name} ${sources})
   target_link_options(${name} PRIVATE -Wl,--wrap=_mark_point)
   set_target_properties(${name} PROPERTIES
@@ -256,6 +262,13 @@ function(dlc_add_check name)
   target_link_libraries(${name} PRIVATE dlc_flags ${folders} ${libraries} m)
 
   set(settings LABELS ${arg_LABELS} ENVIRONMENT ${arg_ENVIRONMENT})
+  set(fork no)
+  if(arg_OWN OR (DLC_SANITIZE AND arg_NO_VALGRIND))
+    set(fork yes)
+  endif()
+  if(DLC_SANITIZE MATCHES address)
+    list(APPEND settings CK_FORK=${fork})
+  endif()
   if(arg_TIMEOUT)
     list(APPEND settings TIMEOUT ${arg_TIMEOUT})
   endif()
@@ -267,10 +280,6 @@ function(dlc_add_check name)
   endif()
   add_test(NAME valgrind.${name} CONFIGURATIONS valgrind
     COMMAND ${PROJECT_SOURCE_DIR}/tests/valgrind.sh $<TARGET_FILE:${name}>)
-  set(fork no)
-  if(arg_OWN)
-    set(fork yes)
-  endif()
   dlc_set_test(valgrind.${name} LABELS valgrind TIMEOUT 600
     ENVIRONMENT ${arg_ENVIRONMENT} CK_FORK=${fork} CK_TIMEOUT_MULTIPLIER=50)
 endfunction()
