@@ -19,16 +19,24 @@ enum {
     SKIPPED = 77  /* exit code that ctest takes for skipped */
 };
 
-/* A random permutation of evenly spaced numbers in -reach .. reach, different for each
- * salt. */
+/* Evenly spaced numbers in -reach .. reach, in an order that each salt has of its own:
+ * a random one within parts that fit into a cache, each of which has numbers of the
+ * whole range. */
 void fill_values(float *data, int64_t count, uint64_t salt, double reach) {
+    enum { PART = 4096 };
     dlc_random random = dlc_random_make(salt, 7);
+    const int64_t parts = (count + PART - 1) / PART;
+    const int64_t length = parts > 1 ? PART : count;
     for (int64_t i = 0; i < count; i++) {
-        double at = ((double)i + 0.4 + 0.017 * (double)(salt % 12)) / (double)count;
+        int64_t place = i % length * parts + i / length;
+        double at = ((double)place + 0.4 + 0.017 * (double)(salt % 12)) /
+                    (double)(length * parts);
         data[i] = (float)(reach * (2 * at - 1));
     }
     for (int64_t i = count - 1; i > 0; i--) {
-        int64_t j = (int64_t)dlc_random_below(&random, (uint64_t)i + 1);
+        int64_t first = i / length * length;
+        int64_t j = first +
+                    (int64_t)dlc_random_below(&random, (uint64_t)(i - first) + 1);
         float swap = data[i];
         data[i] = data[j];
         data[j] = swap;
