@@ -50,11 +50,16 @@ choose() {
     esac
 }
 
-# build <step>: configures again, since installed packages may have changed, and builds
-# past errors (-k 0), so that a file that does not compile fails its own tests only. Lints
-# need no build.
+# build <step>: configures again, once for each preset, since installed packages may have
+# changed, and builds past errors (-k 0), so that a file that does not compile fails its own
+# tests only. Lints need no build.
+configured=
 build() {
-    cmake --preset "$preset" || return 1
+    case " $configured " in
+    *" $preset "*) ;;
+    *) cmake --preset "$preset" || return 1 ;;
+    esac
+    configured="$configured $preset"
     [ "$1" = lint ] || cmake --build "$folder" -j "$jobs" -- -k 0
 }
 
