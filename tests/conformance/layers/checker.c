@@ -19,27 +19,29 @@ enum {
     SKIPPED = 77  /* exit code that ctest takes for skipped */
 };
 
-/* Evenly spaced numbers in -reach .. reach, in an order that each salt has of its own:
- * a random one within parts that fit into a cache, each of which has numbers of the
- * whole range. */
-void fill_values(float *data, int64_t count, uint64_t salt, double reach) {
-    enum { PART = 4096 };
-    dlc_random random = dlc_random_make(salt, 7);
-    const int64_t parts = (count + PART - 1) / PART;
-    const int64_t length = parts > 1 ? PART : count;
-    for (int64_t i = 0; i < count; i++) {
-        int64_t place = i % length * parts + i / length;
-        double at = ((double)place + 0.4 + 0.017 * (double)(salt % 12)) /
-                    (double)(length * parts);
-        data[i] = (float)(reach * (2 * at - 1));
+/* The place of number `i` in a random order of 0 .. 2^bits - 1, without a table. */
+static uint64_t shuffled(uint64_t i, int bits, uint64_t salt) {
+    const uint64_t mask = ((uint64_t)1 << bits) - 1;
+    for (int round = 0; round < 3; round++) {
+        i = (i + salt) * 0x9e3779b97f4a7c15 & mask;
+        i ^= i >> (bits / 2 + 1);
     }
-    for (int64_t i = count - 1; i > 0; i--) {
-        int64_t first = i / length * length;
-        int64_t j = first +
-                    (int64_t)dlc_random_below(&random, (uint64_t)(i - first) + 1);
-        float swap = data[i];
-        data[i] = data[j];
-        data[j] = swap;
+    return i;
+}
+
+/* A random permutation of evenly spaced numbers in -reach .. reach, different for each
+ * salt. */
+void fill_values(float *data, int64_t count, uint64_t salt, double reach) {
+    int bits = 1;
+    while ((int64_t)1 << bits < count)
+        bits++;
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t place = (uint64_t)i;
+        do
+            place = shuffled(place, bits, salt);
+        while (place >= (uint64_t)count);
+        double at = ((double)place + 0.4 + 0.017 * (double)(salt % 12)) / (double)count;
+        data[i] = (float)(reach * (2 * at - 1));
     }
     /* No value is zero, where relu is not differentiable. */
     for (int64_t i = 0; i < count; i++)
