@@ -29,20 +29,33 @@ static uint64_t shuffled(uint64_t i, int bits, uint64_t salt) {
     return i;
 }
 
+static void shuffle(float *data, int64_t count, uint64_t salt) {
+    dlc_random random = dlc_random_make(salt, 7);
+    for (int64_t i = count - 1; i > 0; i--) {
+        int64_t j = (int64_t)dlc_random_below(&random, (uint64_t)i + 1);
+        float swap = data[i];
+        data[i] = data[j];
+        data[j] = swap;
+    }
+}
+
 /* A random permutation of evenly spaced numbers in -reach .. reach, different for each
- * salt. */
+ * salt. A large one is computed: exchanging values all over it takes far longer. */
 void fill_values(float *data, int64_t count, uint64_t salt, double reach) {
+    enum { SMALL = 4096 };
     int bits = 1;
     while ((int64_t)1 << bits < count)
         bits++;
     for (int64_t i = 0; i < count; i++) {
         uint64_t place = (uint64_t)i;
         do
-            place = shuffled(place, bits, salt);
+            place = count > SMALL ? shuffled(place, bits, salt) : place;
         while (place >= (uint64_t)count);
         double at = ((double)place + 0.4 + 0.017 * (double)(salt % 12)) / (double)count;
         data[i] = (float)(reach * (2 * at - 1));
     }
+    if (count <= SMALL)
+        shuffle(data, count, salt);
     /* No value is zero, where relu is not differentiable. */
     for (int64_t i = 0; i < count; i++)
         if (fabsf(data[i]) < 1e-3f)
