@@ -374,6 +374,8 @@ START_TEST(nan_spreads) {
                              .in = {SHAPE(2, 32, 5, 9)}};
     ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
     fill_fixture(&r);
+    for (int64_t i = 0; i < fixture_param_count(&r, 1); i++)
+        r.param_data[1][i] = 1000; /* the relu lets every gradient through */
     r.in_data[0][4 * 45 + 2 * 9 + 4] = NAN;
     ck_assert_int_eq(fixture_forward(&r), DLC_OK);
     ck_assert_int_eq(count_nan(r.out_data, fixture_out_count(&r)), 20 * 9);
