@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/names.h"
 #include "checkpoint/full_params.h"
 #include "checkpoint/metadata.h"
 #include "checkpoint/net_ini.h"
@@ -242,12 +241,8 @@ static void compare_tensors(fit_state *fit) {
 static dlc_status find_useless(const fit_state *fit, const char **useless) {
     const dlc_session *session = fit->session;
     dlc_names params = {0};
-    dlc_status status = DLC_OK;
+    dlc_status status = dlc_full_params_index(session, session->net, &params);
     *useless = NULL;
-    for (int32_t i = 0;
-         status == DLC_OK && i < dlc_full_param_count(session, session->net); i++)
-        status = dlc_names_add(
-            &params, dlc_full_param_at(session, session->net, i).name, (size_t)i);
     for (size_t i = 0;
          status == DLC_OK && !*useless && i < dlc_safetensors_count(fit->file); i++) {
         const char *name = dlc_safetensors_at(fit->file, i)->name;

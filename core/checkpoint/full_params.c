@@ -28,6 +28,14 @@ dlc_full_param dlc_full_param_at(const dlc_session *session, const dlc_net *net,
     return (dlc_full_param){param->name, &param->shape, param->is_buffer};
 }
 
+dlc_status dlc_full_params_index(const dlc_session *session, const dlc_net *net,
+                                 dlc_names *names) {
+    for (int32_t i = 0; i < dlc_full_param_count(session, net); i++)
+        DLC_TRY(
+            dlc_names_add(names, dlc_full_param_at(session, net, i).name, (size_t)i));
+    return DLC_OK;
+}
+
 /* Rank 0 tells the others which state it takes next; -1: none. */
 static dlc_status share_state(dlc_session *session, int32_t *state) {
     return dlc_full_state_is_sharded(session)

@@ -6,6 +6,7 @@
 #ifndef DLC_CHECKPOINT_FULL_PARAMS_H
 #define DLC_CHECKPOINT_FULL_PARAMS_H
 
+#include "base/names.h"
 #include "checkpoint/shards.h"
 #include "session/session.h"
 
@@ -22,6 +23,10 @@ dlc_shards *dlc_full_param_shards(const dlc_session *session, const dlc_net *net
 int32_t dlc_full_param_count(const dlc_session *session, const dlc_net *net);
 dlc_full_param dlc_full_param_at(const dlc_session *session, const dlc_net *net,
                                  int32_t i);
+
+/* Adds the names of all to an index, with their `i`. */
+dlc_status dlc_full_params_index(const dlc_session *session, const dlc_net *net,
+                                 dlc_names *names);
 
 /* The elements that plain copies need at least. */
 size_t dlc_full_params_room(const dlc_session *session, const dlc_net *net);

@@ -56,7 +56,7 @@ static int is_average(const char *name) {
     return strncmp(name, AVERAGE, strlen(AVERAGE)) == 0;
 }
 
-/* Finds the tensors of which a file has an average. */
+/* Collects the names of the parameters that have an average in the file. */
 static dlc_status find_averages(const dlc_safetensors *file, dlc_names *averages) {
     for (size_t i = 0; i < dlc_safetensors_count(file); i++) {
         const char *name = dlc_safetensors_at(file, i)->name;
@@ -203,9 +203,8 @@ static int is_elsewhere(const matching *m, const char *name) {
 
 /* Suggests a tensor that no other parameter takes, for those that are logged. */
 static void report_missing(matching *m, const char *name) {
-    dlc_text line = {0};
     if (m->missing >= MOST) {
-        report(&m->missing, &line);
+        m->missing++;
         return;
     }
     const char **names = dlc_alloc(m->count, sizeof *names);
@@ -215,6 +214,7 @@ static void report_missing(matching *m, const char *name) {
             !is_elsewhere(m, m->list[i].name))
             names[count++] = m->list[i].name;
     const char *nearest = names ? dlc_nearest(name, names, count) : NULL;
+    dlc_text line = {0};
     dlc_text_add(&line, "missing: %s", name);
     if (nearest)
         dlc_text_add(&line, ", the nearest name is %s", nearest);
@@ -336,13 +336,11 @@ static dlc_status index_params(matching *m) {
     if (!m->has_params)
         return DLC_ERR_NOMEM;
     for (int32_t i = 0; i < dlc_full_param_count(m->session, m->net); i++) {
-        const char *name = dlc_full_param_at(m->session, m->net, i).name;
-        int32_t layer = layer_of(m, name);
+        int32_t layer = layer_of(m, dlc_full_param_at(m->session, m->net, i).name);
         if (layer >= 0)
             m->has_params[layer] = 1;
-        DLC_TRY(dlc_names_add(&m->params, name, (size_t)i));
     }
-    return DLC_OK;
+    return dlc_full_params_index(m->session, m->net, &m->params);
 }
 
 static dlc_status open_matching(matching *m) {
