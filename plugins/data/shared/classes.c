@@ -130,12 +130,18 @@ dlc_status classes_sort(classes *of) {
     return DLC_OK;
 }
 
-/* The first one of the name. */
-int32_t classes_find(const classes *in, const char *name) {
-    int32_t begin = 0, end = in->sorted ? in->count : 0;
-    for (int32_t i = 0; !in->sorted && i < in->count; i++)
+static int32_t find_unsorted(const classes *in, const char *name) {
+    for (int32_t i = 0; i < in->count; i++)
         if (strcmp(in->name[i], name) == 0)
             return i;
+    return -1;
+}
+
+/* The first one of the name. */
+int32_t classes_find(const classes *in, const char *name) {
+    int32_t begin = 0, end = in->count;
+    if (!in->sorted)
+        return find_unsorted(in, name);
     while (begin < end) {
         int32_t middle = begin + (end - begin) / 2;
         if (strcmp(in->sorted[middle].name, name) < 0)
@@ -143,8 +149,7 @@ int32_t classes_find(const classes *in, const char *name) {
         else
             end = middle;
     }
-    int is_there = in->sorted && begin < in->count &&
-                   strcmp(in->sorted[begin].name, name) == 0;
+    int is_there = begin < in->count && strcmp(in->sorted[begin].name, name) == 0;
     return is_there ? in->sorted[begin].label : -1;
 }
 
