@@ -19,13 +19,16 @@ enum {
     SKIPPED = 77  /* exit code that ctest takes for skipped */
 };
 
-/* The place of number `i` in a random order of 0 .. 2^bits - 1, without a table. */
-static uint64_t shuffled(uint64_t i, int bits, uint64_t salt) {
+/* The place of number `i` in a random order of `count` numbers, without a table. */
+static uint64_t shuffled(uint64_t i, uint64_t count, uint64_t salt) {
+    const int bits = 64 - __builtin_clzll(count - 1);
     const uint64_t mask = ((uint64_t)1 << bits) - 1;
-    for (int round = 0; round < 3; round++) {
-        i = (i + salt) * 0x9e3779b97f4a7c15 & mask;
-        i ^= i >> (bits / 2 + 1);
-    }
+    do
+        for (int round = 0; round < 3; round++) {
+            i = (i + salt) * 0x9e3779b97f4a7c15 & mask;
+            i ^= i >> (bits / 2 + 1);
+        }
+    while (i >= count);
     return i;
 }
 
@@ -43,14 +46,9 @@ static void shuffle(float *data, int64_t count, uint64_t salt) {
  * salt. A large one is computed: exchanging values all over it takes far longer. */
 void fill_values(float *data, int64_t count, uint64_t salt, double reach) {
     enum { SMALL = 4096 };
-    int bits = 1;
-    while ((int64_t)1 << bits < count)
-        bits++;
     for (int64_t i = 0; i < count; i++) {
-        uint64_t place = (uint64_t)i;
-        do
-            place = count > SMALL ? shuffled(place, bits, salt) : place;
-        while (place >= (uint64_t)count);
+        uint64_t place = count > SMALL ? shuffled((uint64_t)i, (uint64_t)count, salt)
+                                       : (uint64_t)i;
         double at = ((double)place + 0.4 + 0.017 * (double)(salt % 12)) / (double)count;
         data[i] = (float)(reach * (2 * at - 1));
     }
