@@ -233,8 +233,8 @@ endfunction()
 # dlc_add_check(<name> SOURCES ... [LIBS ...] ...): a test program that uses Check. Its label
 # is unit unless LABELS says otherwise. Unit tests run under valgrind too (ctest -C valgrind)
 # unless NO_VALGRIND is given. There, and under the address sanitizer, one process runs all
-# tests of the program, so that code is translated and leaks are looked for once; OWN gives
-# each test a process of its own.
+# tests of the program, so that code is translated and leaks are looked for once. OWN, or
+# NO_VALGRIND under the sanitizer, gives each test a process of its own.
 function(dlc_add_check name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "NO_VALGRIND;OWN" "TIMEOUT"
     "SOURCES;LIBS;LABELS;DEFINITIONS;ENVIRONMENT")

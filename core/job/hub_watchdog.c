@@ -117,7 +117,8 @@ static rank_state state_of_rank(const dlc_hub *hub, const dlc_peer *peer,
     return dlc_between(peer->last_check, now) <= hub->hang_timeout ? COMPUTES : STUCK;
 }
 
-/* Notes when a rank last computed: what the others then wait for is on its way. */
+/* Notes when a rank last computed. When it stops, its result is still on the way to the
+ * others. */
 static void note_work(dlc_hub *hub, uint64_t now) {
     for (int r = 0; r < hub->ranks; r++) {
         const dlc_peer *peer = &hub->peer[r];

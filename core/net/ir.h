@@ -40,8 +40,8 @@ typedef struct net_tensor {
     int32_t recompute_buffer;
     void *recomputed; /* where backward finds it */
 
-    /* The output of the newest reorder or reshard of it; and if the tensor is such an
-     * output, that of the one before. */
+    /* What the newest reorder or reshard has made of it; and if the tensor was made so,
+     * what the one before that has made of the same tensor. */
     int32_t converted, converted_before;
 } net_tensor;
 

@@ -1,6 +1,6 @@
 """Time grows with the size of a file, and not with its square: a file of four times as many
-layers, sections, keys, mistakes or tensors takes about four times as long. Of a search through
-all names for each of them it would take sixteen times as long."""
+layers, sections, keys, mistakes or tensors takes about four times as long. If each of them were
+searched for among all names, it would take sixteen times as long."""
 
 import json
 import os

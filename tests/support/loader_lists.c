@@ -7,7 +7,7 @@
 
 enum {
     LINK_MAP_BYTES = 2048
-}; /* with the loader's own fields; what is unmapped is left out */
+}; /* more than the loader has there; unmapped memory is not read */
 
 __attribute__((constructor)) static void read_loader_lists(void) {
     void *library = dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_NOLOAD); /* stays open */

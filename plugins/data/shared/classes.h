@@ -33,8 +33,8 @@ enum { LABEL_MOST = 100000000 };
  * Blanks around it are left out. 0: it is none, or too large. */
 int label_parse(const char *text, size_t length, int32_t *label);
 
-/* Sorts the names, of which there may be many, once all are there: then they are found
- * faster. classes_know has done so. */
+/* Sorts the names for classes_find, once all are there: there may be many. classes_know
+ * has done so. */
 dlc_status classes_sort(classes *of);
 /* The label of a class; -1: it is none of them. */
 int32_t classes_find(const classes *in, const char *name);
