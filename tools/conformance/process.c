@@ -244,9 +244,25 @@ static int grows(const use *at, int windows, int which, int times) {
     return least >= least_growth(which, times) && most <= 2 * least;
 }
 
+enum { WINDOWS = 4 };
+
+/* Measures before `times` more calls, and after each further `times` of them. Returns
+ * what grows, or USES. */
+static int find_growth(int times, void (*once)(void *context), void *context,
+                       use *at) {
+    for (int w = 0; w <= WINDOWS; w++) {
+        run_times(w ? times : 0, once, context);
+        at[w] = measure();
+    }
+    int which = 0;
+    while (which < USES && !grows(at, WINDOWS, which, times))
+        which++;
+    return which;
+}
+
 void suite_repeat(suite_run *run, int times, const char *calls,
                   void (*once)(void *context), void *context) {
-    enum { WARM_UP = 16, WINDOWS = 4, STARTED_MOST = 24 };
+    enum { WARM_UP = 16, STARTED_MOST = 24, MANY = 24 };
     static const char *const words[USES] = {"allocations by dlc_host.alloc",
                                             "bytes of memory by malloc",
                                             "pages of memory",
@@ -255,16 +271,16 @@ void suite_repeat(suite_run *run, int times, const char *calls,
                                             "processes"};
     use at[WINDOWS + 1];
     run_times(WARM_UP, once, context);
-    for (int w = 0; w <= WINDOWS; w++) {
-        run_times(w ? times : 0, once, context);
-        at[w] = measure();
-    }
-    for (int u = 0; u < USES; u++)
-        if (grows(at, WINDOWS, u, times))
-            suite_fail(run, "after each %d more times %s, %lld more %s are in use",
-                       times, calls,
-                       (long long)(at[WINDOWS].of[u] - at[WINDOWS - 1].of[u]),
-                       words[u]);
+    int which = find_growth(times, once, context, at);
+    /* A leak goes on. A pool that is slow to fill does not, and malloc has such pools
+     * of pieces that were freed: it counts these as in use. */
+    if (which < USES && times < MANY)
+        which = find_growth(times = MANY, once, context, at);
+    if (which < USES)
+        suite_fail(run, "after each %d more times %s, %lld more %s are in use", times,
+                   calls,
+                   (long long)(at[WINDOWS].of[which] - at[WINDOWS - 1].of[which]),
+                   words[which]);
     long started = started_in_each(times / 2 + 1, once, context);
     if (started > STARTED_MOST)
         suite_fail(run, "%s starts %ld threads or processes each time", calls, started);
