@@ -1,14 +1,13 @@
 /* Runs the command on every bad input of the table (cases.c) and checks exit code and
  * message: nothing crashes, hangs or leaves a file behind. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cases.h"
 #include "files.h"
 #include "support/command.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static const char *folder(void) {
     static char path[4096];
@@ -28,7 +27,9 @@ static command_result run_case(const fault_case *fault) {
     return command_run(60, folder(), arguments);
 }
 
-START_TEST(bad_input_is_reported) {
+TEST_SETTINGS(.timeout = 90, .setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST_EACH(bad_input_is_reported, (int)fault_count) {
     const fault_case *fault = &faults[_i];
     files_write();
     command_result result = run_case(fault);
@@ -39,20 +40,18 @@ START_TEST(bad_input_is_reported) {
                   "%s: \"%s\" is not in\n%s", fault->what, fault->message, result.err);
     command_free(&result);
 }
-END_TEST
 
 /* The table is meaningful only if the net without a fault trains. */
-START_TEST(good_input_works) {
+TEST(good_input_works) {
     files_write();
     const fault_case none = {.arguments = {"train", "@", "--iterations=2"}};
     command_result result = run_case(&none);
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     command_free(&result);
 }
-END_TEST
 
 /* All mistakes in a file are reported in one run. */
-START_TEST(all_mistakes_at_once) {
+TEST(all_mistakes_at_once) {
     files_write();
     const fault_case many = {.net = "[net]\nnam = x\n"
                                     "[data]\nsource = idx\nimages = images\n"
@@ -69,21 +68,4 @@ START_TEST(all_mistakes_at_once) {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         ck_contains(result.err, parts[i]);
     command_free(&result);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("bad input");
-    TCase *cases = tcase_create("bad input");
-    tcase_set_timeout(cases, 90);
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_test(cases, good_input_works);
-    tcase_add_test(cases, all_mistakes_at_once);
-    tcase_add_loop_test(cases, bad_input_is_reported, 0, (int)fault_count);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

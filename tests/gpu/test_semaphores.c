@@ -1,6 +1,5 @@
 /* Semaphores that queues write and wait for, within one process and between several.
  * Tests the GPU, or the device that DLCORE_TEST_DEVICE names. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "support/mirror.h"
 #include "support/plugins.h"
 #include "support/ranks.h"
+#include "support/test.h"
 
 enum { N = 20000, BYTES = N * sizeof(float), RANKS = 4, STRIDE = 16, ROUNDS = 40 };
 
@@ -96,90 +96,6 @@ static uint32_t load(const uint32_t *semaphore) {
 static void store(uint32_t *semaphore, uint32_t value) {
     __atomic_store_n(semaphore, value, __ATOMIC_SEQ_CST);
 }
-
-/* ---- One process ------------------------------------------------------------- */
-
-START_TEST(is_supported) {
-    fixture r;
-    OK(fixture_open(&r));
-    OK(r.ops->queues->queue_semaphores(r.device, r.queue, NULL, 0));
-    OK(r.ops->queues->queue_semaphores(r.device, NULL, NULL, 0));
-    fixture_close(&r);
-}
-END_TEST
-
-/* The queue waits for the CPU, and the CPU sees what the queue wrote. */
-START_TEST(cpu_and_queue) {
-    int done = 0;
-    fixture r;
-    OK(fixture_open(&r));
-    /* CUDA loads a kernel on first use, waiting for all queues: that would wait for the
-     * semaphore, which this thread has not written yet. */
-    OK(r.ops->scale(r.device, NULL, N, 2, r.at));
-    OK(set(&r, 1));
-    for (uint32_t i = 1; i <= 5; i++) {
-        OK(step(&r, r.queue, DLC_SEMAPHORE_WAIT, semaphore_at(&r, 0), i));
-        OK(r.ops->scale(r.device, r.queue, N, 2, r.at));
-        OK(step(&r, r.queue, DLC_SEMAPHORE_WRITE, semaphore_at(&r, 1), i));
-        OK(r.ops->queues->event_record(r.device, r.queue, r.event));
-        usleep(5000);
-        OK(r.ops->queues->event_done(r.device, r.event, &done));
-        ck_assert_int_eq(done, 0);
-        ck_assert_uint_eq(load(semaphore_at(&r, 1)), i - 1);
-        store(semaphore_at(&r, 0), i);
-        while (load(semaphore_at(&r, 1)) != i)
-            usleep(100);
-        ck_assert(value_of(&r) == (float)(1 << i));
-    }
-    fixture_close(&r);
-}
-END_TEST
-
-/* Later values end a wait, too, also after the counter wraps around; earlier ones
- * don't. */
-START_TEST(values_wrap_around) {
-    int done = 0;
-    fixture r;
-    OK(fixture_open(&r));
-    store(semaphore_at(&r, 0), 5);
-    OK(step(&r, r.queue, DLC_SEMAPHORE_WAIT, semaphore_at(&r, 0), 3));
-    store(semaphore_at(&r, 1), 2);
-    OK(step(&r, r.queue, DLC_SEMAPHORE_WAIT, semaphore_at(&r, 1), UINT32_MAX));
-    OK(r.ops->queues->queue_sync(r.device, r.queue));
-    store(semaphore_at(&r, 0), UINT32_MAX);
-    OK(step(&r, r.queue, DLC_SEMAPHORE_WAIT, semaphore_at(&r, 0), 1));
-    OK(r.ops->queues->event_record(r.device, r.queue, r.event));
-    usleep(5000);
-    OK(r.ops->queues->event_done(r.device, r.event, &done));
-    ck_assert_int_eq(done, 0);
-    store(semaphore_at(&r, 0), 1);
-    OK(r.ops->queues->queue_sync(r.device, r.queue));
-    fixture_close(&r);
-}
-END_TEST
-
-/* Many operations at once run in order; without a queue they are done on return. */
-START_TEST(many_steps) {
-    enum { STEPS = 600 };
-    static dlc_semaphore_op steps[STEPS];
-    fixture r;
-    OK(fixture_open(&r));
-    for (size_t i = 0; i < STEPS; i++)
-        steps[i] = (dlc_semaphore_op){i % 2 ? DLC_SEMAPHORE_WAIT : DLC_SEMAPHORE_WRITE,
-                                      (uint32_t)(i / 2 + 1),
-                                      semaphore_at(&r, i / 2 % 3)};
-    for (int again = 0; again < 2; again++) {
-        OK(r.ops->queues->queue_semaphores(r.device, again ? r.queue : NULL, steps,
-                                           STEPS));
-        if (again)
-            OK(r.ops->queues->queue_sync(r.device, r.queue));
-        for (size_t i = 0; i < 3; i++)
-            ck_assert_uint_eq(load(semaphore_at(&r, i)), STEPS / 2 - 2 + i);
-        memset(r.semaphores, 0, (size_t)3 * STRIDE * sizeof *r.semaphores);
-    }
-    fixture_close(&r);
-}
-END_TEST
 
 /* ---- Several processes --------------------------------------------------- */
 
@@ -277,42 +193,109 @@ static void captured_body(test_rank *rank, void *context) {
     ring_close(rank, &g);
 }
 
-START_TEST(turns) {
-    ck_assert_int_eq(ranks_run(2 + _i, 60, turns_body, NULL), 0);
-}
-END_TEST
-
-START_TEST(captured_turns) {
-    ck_assert_int_eq(ranks_run(2 + _i, 60, captured_body, NULL), 0);
-}
-END_TEST
-
-int main(void) {
-    if (setenv("DLCORE_TEST_DEVICE", "cuda", 0) != 0 || !mirror_available())
-        return 77;
+static int begin(int argc, char **argv) {
+    if (setenv("DLCORE_TEST_DEVICE", "cuda", 0) != 0)
+        return EXIT_FAILURE;
+    int code = mirror_begin(argc, argv);
+    if (code != TESTS_RUN)
+        return code;
     const dlc_feature *device = plugin_find(DLC_KIND_DEVICE,
                                             getenv("DLCORE_TEST_DEVICE"));
-    if (!DLC_CAN((const dlc_device_ops *)device->ops, queues)) {
-        puts("skipped: this device has no queues");
-        return 77;
-    }
+    if (!DLC_CAN((const dlc_device_ops *)device->ops, queues))
+        return tests_skip("this device has no queues");
     plugins_close();
-    Suite *suite = suite_create("words");
-    TCase *tests = tcase_create("device"), *forked = tcase_create("between processes");
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, is_supported);
-    tcase_add_test(tests, cpu_and_queue);
-    tcase_add_test(tests, values_wrap_around);
-    tcase_add_test(tests, many_steps);
-    tcase_set_timeout(forked, 60);
-    tcase_add_loop_test(forked, turns, 0, RANKS - 1);
-    tcase_add_loop_test(forked, captured_turns, 0, RANKS - 1);
-    /* These first: with CK_FORK=no this process starts CUDA, and cannot fork then. */
-    suite_add_tcase(suite, forked);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return TESTS_RUN;
+}
+
+/* These first: with CK_FORK=no this process starts CUDA later, and cannot fork then. */
+TEST_SETTINGS(.name = "between processes", .timeout = 60, .begin = begin);
+
+TEST_EACH(turns, RANKS - 1) {
+    ck_assert_int_eq(ranks_run(2 + _i, 60, turns_body, NULL), 0);
+}
+
+TEST_EACH(captured_turns, RANKS - 1) {
+    ck_assert_int_eq(ranks_run(2 + _i, 60, captured_body, NULL), 0);
+}
+
+TEST_SETTINGS(.name = "device", .timeout = 60);
+
+/* ---- One process ------------------------------------------------------------- */
+
+TEST(is_supported) {
+    fixture r;
+    OK(fixture_open(&r));
+    OK(r.ops->queues->queue_semaphores(r.device, r.queue, NULL, 0));
+    OK(r.ops->queues->queue_semaphores(r.device, NULL, NULL, 0));
+    fixture_close(&r);
+}
+
+/* The queue waits for the CPU, and the CPU sees what the queue wrote. */
+TEST(cpu_and_queue) {
+    int done = 0;
+    fixture r;
+    OK(fixture_open(&r));
+    /* CUDA loads a kernel on first use, waiting for all queues: that would wait for the
+     * semaphore, which this thread has not written yet. */
+    OK(r.ops->scale(r.device, NULL, N, 2, r.at));
+    OK(set(&r, 1));
+    for (uint32_t i = 1; i <= 5; i++) {
+        OK(step(&r, r.queue, DLC_SEMAPHORE_WAIT, semaphore_at(&r, 0), i));
+        OK(r.ops->scale(r.device, r.queue, N, 2, r.at));
+        OK(step(&r, r.queue, DLC_SEMAPHORE_WRITE, semaphore_at(&r, 1), i));
+        OK(r.ops->queues->event_record(r.device, r.queue, r.event));
+        usleep(5000);
+        OK(r.ops->queues->event_done(r.device, r.event, &done));
+        ck_assert_int_eq(done, 0);
+        ck_assert_uint_eq(load(semaphore_at(&r, 1)), i - 1);
+        store(semaphore_at(&r, 0), i);
+        while (load(semaphore_at(&r, 1)) != i)
+            usleep(100);
+        ck_assert(value_of(&r) == (float)(1 << i));
+    }
+    fixture_close(&r);
+}
+
+/* Later values end a wait, too, also after the counter wraps around; earlier ones
+ * don't. */
+TEST(values_wrap_around) {
+    int done = 0;
+    fixture r;
+    OK(fixture_open(&r));
+    store(semaphore_at(&r, 0), 5);
+    OK(step(&r, r.queue, DLC_SEMAPHORE_WAIT, semaphore_at(&r, 0), 3));
+    store(semaphore_at(&r, 1), 2);
+    OK(step(&r, r.queue, DLC_SEMAPHORE_WAIT, semaphore_at(&r, 1), UINT32_MAX));
+    OK(r.ops->queues->queue_sync(r.device, r.queue));
+    store(semaphore_at(&r, 0), UINT32_MAX);
+    OK(step(&r, r.queue, DLC_SEMAPHORE_WAIT, semaphore_at(&r, 0), 1));
+    OK(r.ops->queues->event_record(r.device, r.queue, r.event));
+    usleep(5000);
+    OK(r.ops->queues->event_done(r.device, r.event, &done));
+    ck_assert_int_eq(done, 0);
+    store(semaphore_at(&r, 0), 1);
+    OK(r.ops->queues->queue_sync(r.device, r.queue));
+    fixture_close(&r);
+}
+
+/* Many operations at once run in order; without a queue they are done on return. */
+TEST(many_steps) {
+    enum { STEPS = 600 };
+    static dlc_semaphore_op steps[STEPS];
+    fixture r;
+    OK(fixture_open(&r));
+    for (size_t i = 0; i < STEPS; i++)
+        steps[i] = (dlc_semaphore_op){i % 2 ? DLC_SEMAPHORE_WAIT : DLC_SEMAPHORE_WRITE,
+                                      (uint32_t)(i / 2 + 1),
+                                      semaphore_at(&r, i / 2 % 3)};
+    for (int again = 0; again < 2; again++) {
+        OK(r.ops->queues->queue_semaphores(r.device, again ? r.queue : NULL, steps,
+                                           STEPS));
+        if (again)
+            OK(r.ops->queues->queue_sync(r.device, r.queue));
+        for (size_t i = 0; i < 3; i++)
+            ck_assert_uint_eq(load(semaphore_at(&r, i)), STEPS / 2 - 2 + i);
+        memset(r.semaphores, 0, (size_t)3 * STRIDE * sizeof *r.semaphores);
+    }
+    fixture_close(&r);
 }

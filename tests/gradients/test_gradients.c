@@ -3,7 +3,6 @@
  * files in this folder, which reference.py has written; it also explains the choice of
  * weights.
  */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "recorded.h"
 #include "setup/setup.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 
 /* Largest error of a gradient, relative to its norm. */
 static const double most = 1e-4;
@@ -189,7 +189,9 @@ static double error_of(fixture *r, size_t k, double largest) {
            norm;
 }
 
-START_TEST(gradients_agree) {
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(gradients_agree, COUNT(nets)) {
     const char *name = nets[_i].name;
     if (SANITIZED && nets[_i].large)
         return;
@@ -219,18 +221,4 @@ START_TEST(gradients_agree) {
            worst, dlc_net_param_at(r.net, r.param[worst_at])->name);
     ck_assert_uint_eq(wrong, 0);
     fixture_close(&r);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("gradients");
-    TCase *cases = tcase_create("nets");
-    tcase_set_timeout(cases, 60);
-    tcase_add_loop_test(cases, gradients_agree, 0, (int)(sizeof nets / sizeof *nets));
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,15 +1,14 @@
 /* Collectives of the mpi transport under mpirun: every count, all of the world and a
  * part of it, with messages in flight, with endpoints one after the other and two at
  * once. MPI reduces in an order of its own, so the values are small integers. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 #include "group.h"
+#include "support/test.h"
 
 enum { MOST = 300007 };
 
@@ -84,13 +83,28 @@ static void every_count_body(test_rank *rank, void *context) {
     dlc_free(buffer);
 }
 
+/* With the argument "fork" the tests run as a job's rank does, in a child of the
+ * process that mpirun has started. */
+static int begin(int argc, char **argv) {
+    int status = 0;
+    if (argc < 2 || strcmp(argv[1], "fork") != 0)
+        return TESTS_RUN;
+    pid_t child = fork();
+    if (child == 0)
+        return TESTS_RUN;
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return 1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+TEST_SETTINGS(.timeout = 120, .begin = begin);
+
 /* All processes, then a part of them; what is impossible is skipped (ranks.c). */
-START_TEST(every_count) {
+TEST_EACH(every_count, 4) {
     static const int ranks[] = {2, 3, 1, 2};
     ck_assert_int_eq(ranks_run(ranks[_i], 60, every_count_body, NULL), 0);
     plugins_close();
 }
-END_TEST
 
 static void beside_body(test_rank *rank, void *context) {
     int me = rank->rank, ranks = rank->ranks;
@@ -118,11 +132,10 @@ static void beside_body(test_rank *rank, void *context) {
     dlc_free(buffer);
 }
 
-START_TEST(messages_beside_and_two_endpoints) {
+TEST_EACH(messages_beside_and_two_endpoints, 2) {
     ck_assert_int_eq(ranks_run(2 + _i, 60, beside_body, NULL), 0);
     plugins_close();
 }
-END_TEST
 
 /* More tags than the first hash table has room for, all new, in both directions at
  * once. */
@@ -154,11 +167,10 @@ static void many_tags_body(test_rank *rank, void *context) {
     dlc_free(description);
 }
 
-START_TEST(many_tags) {
+TEST(many_tags) {
     ck_assert_int_eq(ranks_run(2, 60, many_tags_body, NULL), 0);
     plugins_close();
 }
-END_TEST
 
 static void description_body(test_rank *rank, void *context) {
     char reason[256] = "", text[256] = "";
@@ -178,40 +190,7 @@ static void description_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(description) {
+TEST(description) {
     ck_assert_int_eq(ranks_run(2, 60, description_body, NULL), 0);
     plugins_close();
-}
-END_TEST
-
-/* A job's rank is a child of the process that mpirun has started. */
-static int as_child(void) {
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0)
-        return -1;
-    if (child < 0 || waitpid(child, &status, 0) != child)
-        return 1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
-int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "fork") == 0) {
-        int code = as_child();
-        if (code >= 0)
-            return code;
-    }
-    Suite *suite = suite_create("mpi collectives");
-    TCase *tests = tcase_create("collectives");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, every_count, 0, 4);
-    tcase_add_loop_test(tests, messages_beside_and_two_endpoints, 0, 2);
-    tcase_add_test(tests, many_tags);
-    tcase_add_test(tests, description);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

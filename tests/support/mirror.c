@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "support/plugins.h"
+#include "support/test.h"
 
 enum { GUARD = 64, ALIGN = 64, OPERANDS_MAX = 64, ROOM = 32 << 20, FILLING = 0xa5 };
 
@@ -33,15 +34,17 @@ static const char *device_name(void) {
     return name ? name : "cpu";
 }
 
-int mirror_available(void) {
+int mirror_begin(int argc, char **argv) {
+    (void)argc, (void)argv;
     const dlc_feature *feature;
     int found = 0;
     for (size_t i = 0; !found && (feature = plugin_at(DLC_KIND_DEVICE, i)); i++)
         found = strcmp(feature->name, device_name()) == 0;
     plugins_close();
-    if (!found)
-        printf("skipped: no usable device %s\n", device_name());
-    return found;
+    if (found)
+        return TESTS_RUN;
+    printf("skipped: no usable device %s\n", device_name());
+    return TESTS_SKIPPED;
 }
 
 /* ---- One call ---------------------------------------------------------------- */

@@ -5,9 +5,9 @@
 
 #include <dlcore/device.h>
 
-/* Is that device usable here? If not, prints why; test programs then exit with 77
- * (skipped). */
-int mirror_available(void);
+/* For TEST_SETTINGS(.begin = ...): skips all tests, and prints why, unless that device
+ * is usable here. */
+int mirror_begin(int argc, char **argv);
 
 /* Its operations. If the CPU cannot access the device's memory (or DLCORE_TEST_MIRROR
  * is set) the kernels, copy and fill take host pointers: each call copies its operands

@@ -21,6 +21,10 @@ dlc_registry *plugins_registry(void) {
     return registry;
 }
 
+void plugins_open(void) {
+    (void)plugins_registry();
+}
+
 const dlc_feature *plugin_find(dlc_kind kind, const char *name) {
     const dlc_feature *feature = NULL;
     if (dlc_registry_find(plugins_registry(), kind, name, NULL, &feature) != DLC_OK)

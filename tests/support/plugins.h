@@ -9,6 +9,8 @@
 /* The registry, which the first call of any function here opens, and which is kept. A
  * program opens it before Check forks: opening it tries plugins in child processes. */
 dlc_registry *plugins_registry(void);
+/* The same, for TEST_SETTINGS(.setup_once = ...). */
+void plugins_open(void);
 /* Returns a usable feature, or fails the test with the reason. */
 const dlc_feature *plugin_find(dlc_kind kind, const char *name);
 /* The i-th usable feature of a kind; NULL after the last. */

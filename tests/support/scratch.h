@@ -4,8 +4,7 @@
 
 #include <stddef.h>
 
-/* Creates a fresh folder; removes it with all its contents. For
- * tcase_add_checked_fixture. */
+/* Creates a fresh folder; removes it with all its contents. For TEST_SETTINGS. */
 void scratch_setup(void);
 void scratch_teardown(void);
 

@@ -1,6 +1,5 @@
 /* Tests files that contain no topology or an invalid one: an error with file and line,
  * and the graph stays empty. */
-#include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "support/scratch.h"
+#include "support/test.h"
 #include "topology/read.h"
 
 #define SYSTEM(inside) "<system version=\"1\">\n" inside "\n</system>\n"
@@ -117,14 +117,15 @@ static void fails(const char *path, dlc_status wanted, const char *where,
     dlc_topo_free(&topo);
 }
 
-START_TEST(mistakes_are_reported) {
+TEST_SETTINGS(.setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST_EACH(mistakes_are_reported, COUNT(mistakes)) {
     const struct mistake *m = &mistakes[_i];
     const char *path = scratch_write("machine.xml", m->text, strlen(m->text));
     fails(path, DLC_ERR_DATA, m->where, m->what);
 }
-END_TEST
 
-START_TEST(no_files) {
+TEST(no_files) {
     fails(scratch_path("none.xml"), DLC_ERR_IO, ":", "No such file");
     fails(scratch_write("empty.xml", "", 0), DLC_ERR_DATA, ":", "empty");
     fails(scratch_path(""), DLC_ERR_DATA, ":", "not a regular file");
@@ -133,7 +134,6 @@ START_TEST(no_files) {
     ck_assert_int_eq(mkfifo(fifo, 0600), 0);
     fails(fifo, DLC_ERR_DATA, ":", "not a regular file"); /* without blocking */
 }
-END_TEST
 
 /* Writes a file that repeats a text, with each '#' replaced by another number. */
 static const char *repeated(const char *begin, const char *middle, size_t count,
@@ -155,16 +155,15 @@ static const char *repeated(const char *begin, const char *middle, size_t count,
     return path;
 }
 
-START_TEST(sizes_are_limited) {
+TEST(sizes_are_limited) {
     fails(repeated("<system>", "<cpu>\n", 200, ""), DLC_ERR_DATA,
           ":128:", "nested too deeply");
     fails(repeated("<system>", "<cpu/>\n", 40000, "</system>"), DLC_ERR_DATA, ":",
           "too many elements");
 }
-END_TEST
 
 /* The largest files that are allowed are read in reasonable time. */
-START_TEST(large_files_are_read) {
+TEST(large_files_are_read) {
     dlc_topo topo = {0};
     const char *path = repeated("<system><cpu numaid=\"0\">",
                                 "<pci busid=\"#:00:00.0\" class=\"0x030200\"/>\n", 8000,
@@ -173,7 +172,6 @@ START_TEST(large_files_are_read) {
     ck_assert_uint_eq(dlc_topo_count(&topo, -1, DLC_TOPO_GPU), 8000);
     dlc_topo_free(&topo);
 }
-END_TEST
 
 /* Harmless oddities are noted, and the rest of the file is read. */
 static const struct {
@@ -191,7 +189,7 @@ static const struct {
      "lists 4 links to 0000:02:00.0, which lists 2 back"},
 };
 
-START_TEST(oddities_are_noted) {
+TEST_EACH(oddities_are_noted, COUNT(oddities)) {
     dlc_topo topo = {0};
     const char *text = oddities[_i].text;
     const char *path = scratch_write("machine.xml", text, strlen(text));
@@ -200,10 +198,9 @@ START_TEST(oddities_are_noted) {
     ck_contains(topo.note[0], oddities[_i].note);
     dlc_topo_free(&topo);
 }
-END_TEST
 
 /* Names may be shown on terminals: control characters are replaced. */
-START_TEST(names_are_harmless) {
+TEST(names_are_harmless) {
     dlc_topo topo = {0};
     const char *text = CPU("<nic><net name=\"&#9;e&#xe9;&#10;[2J\"/></nic>");
     const char *path = scratch_write("machine.xml", text, strlen(text));
@@ -213,12 +210,9 @@ START_TEST(names_are_harmless) {
     ck_assert_str_eq(topo.node[nic].name, "?e???[2J");
     dlc_topo_free(&topo);
 }
-END_TEST
-
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
 
 /* NVLink bandwidths in MB/s: a link has 25,000, in the first generation 20,000. */
-START_TEST(links_of_bandwidths) {
+TEST(links_of_bandwidths) {
     static const struct {
         const char *values;
         int links;
@@ -249,24 +243,4 @@ START_TEST(links_of_bandwidths) {
                       cases[i].values, topo.link[0].count);
         dlc_topo_free(&topo);
     }
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("bad machines");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, scratch_setup, scratch_teardown);
-    tcase_add_test(all, links_of_bandwidths);
-    tcase_add_loop_test(all, mistakes_are_reported, 0, COUNT(mistakes));
-    tcase_add_loop_test(all, oddities_are_noted, 0, COUNT(oddities));
-    tcase_add_test(all, no_files);
-    tcase_add_test(all, sizes_are_limited);
-    tcase_add_test(all, large_files_are_read);
-    tcase_add_test(all, names_are_harmless);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

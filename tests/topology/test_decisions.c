@@ -3,7 +3,6 @@
  * such machine and on two. `dlcore topo` and a job that connects call the same
  * functions with the same arguments. With WRITE=yes in the environment the files are
  * written instead. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "comm/choose.h"
 #include "comm/nodes.h"
 #include "plan/buckets.h"
+#include "support/test.h"
 #include "topology/recorded.h"
 
 static const char *const files[] = {
@@ -177,7 +177,18 @@ static char *read_file(const char *path) {
     return text;
 }
 
-START_TEST(as_expected) {
+static void setup(void) {
+    ck_assert_int_eq(setenv("DLCORE_PLUGIN_PATH", TRANSPORTS, 1), 0);
+    ck_assert_int_eq(dlc_registry_open(&registry), DLC_OK);
+}
+
+static void teardown(void) {
+    dlc_registry_close(registry);
+}
+
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = teardown);
+
+TEST_EACH(as_expected, COUNT(files)) {
     char path[512];
     dlc_text text = {0};
     (void)snprintf(path, sizeof path, "%s%s.txt", EXPECTED, files[_i]);
@@ -192,28 +203,4 @@ START_TEST(as_expected) {
                   dlc_text_string(&text));
     free(expected);
     dlc_text_free(&text);
-}
-END_TEST
-
-static void setup(void) {
-    ck_assert_int_eq(setenv("DLCORE_PLUGIN_PATH", TRANSPORTS, 1), 0);
-    ck_assert_int_eq(dlc_registry_open(&registry), DLC_OK);
-}
-
-static void teardown(void) {
-    dlc_registry_close(registry);
-}
-
-int main(void) {
-    Suite *suite = suite_create("decisions");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, setup, teardown);
-    tcase_set_timeout(all, 60);
-    tcase_add_loop_test(all, as_expected, 0, sizeof files / sizeof *files);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,10 +1,10 @@
 /* Tests recorded machines: their parts, links, routes and nearest adapters. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "support/test.h"
 #include "topology/pack.h"
 #include "topology/read.h"
 #include "topology/route.h"
@@ -139,7 +139,9 @@ static void double_it(void) {
     dlc_free(bytes);
 }
 
-START_TEST(parts_are_read) {
+TEST_SETTINGS(.teardown = teardown);
+
+TEST_EACH(parts_are_read, COUNT(machines)) {
     const struct machine *m = &machines[_i];
     static const dlc_topo_kind kinds[] = {
         DLC_TOPO_MACHINE, DLC_TOPO_PACKAGE, DLC_TOPO_NUMA,   DLC_TOPO_CORE,
@@ -154,9 +156,8 @@ START_TEST(parts_are_read) {
                       wanted[i]);
     ck_assert_uint_eq(topo.notes, m->notes);
 }
-END_TEST
 
-START_TEST(routes_within_a_machine) {
+TEST_EACH(routes_within_a_machine, COUNT(choices)) {
     const struct choice *c = &choices[_i];
     dlc_topo_route route;
     char link[8];
@@ -172,9 +173,8 @@ START_TEST(routes_within_a_machine) {
         ck_assert_msg(route.verdict[way].reason[0], "no reason for or against %s",
                       dlc_route_text(way));
 }
-END_TEST
 
-START_TEST(routes_are_symmetric) {
+TEST_EACH(routes_are_symmetric, COUNT(machines)) {
     dlc_topo_path there, back;
     read_machine(machines[_i].file);
     for (int32_t a = 0; a < (int32_t)topo.nodes; a++)
@@ -186,9 +186,8 @@ START_TEST(routes_are_symmetric) {
             ck_assert_int_eq(there.common_ancestor, back.common_ancestor);
         }
 }
-END_TEST
 
-START_TEST(routes_between_machines) {
+TEST_EACH(routes_between_machines, COUNT(exits)) {
     const struct exit *e = &exits[_i];
     dlc_topo_route route;
     dlc_topo_path path = {0};
@@ -214,10 +213,9 @@ START_TEST(routes_between_machines) {
                   dlc_route_text(route.chosen), e->way,
                   route.verdict[DLC_ROUTE_RDMA].reason);
 }
-END_TEST
 
 /* After unpacking, the second machine's graph equals the first's. */
-START_TEST(packing_is_lossless) {
+TEST_EACH(packing_is_lossless, COUNT(machines)) {
     read_machine(machines[_i].file);
     size_t nodes = topo.nodes, links = topo.links;
     double_it();
@@ -246,9 +244,8 @@ START_TEST(packing_is_lossless) {
         ck_assert_int_eq(a->count, b->count);
     }
 }
-END_TEST
 
-START_TEST(bandwidths_are_read) {
+TEST(bandwidths_are_read) {
     read_machine("hgx-h100.xml");
     ck_assert_float_eq_tol(topo.node[gpu(0)].gbs, 63.0f, 0.1f); /* 32 GT/s x 16 */
     int32_t nic = dlc_topo_nth(&topo, 0, DLC_TOPO_NIC, 0);
@@ -257,25 +254,4 @@ START_TEST(bandwidths_are_read) {
     read_machine("dgx-1.xml");
     dlc_topo_path path = dlc_topo_path_between(&topo, gpu(0), gpu(5));
     ck_assert_float_eq_tol(path.gbs, 15.75f, 0.01f); /* 8 GT/s x 16 on the whole path */
-}
-END_TEST
-
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
-
-int main(void) {
-    Suite *suite = suite_create("machines");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, NULL, teardown);
-    tcase_add_loop_test(all, parts_are_read, 0, COUNT(machines));
-    tcase_add_loop_test(all, routes_within_a_machine, 0, COUNT(choices));
-    tcase_add_loop_test(all, routes_are_symmetric, 0, COUNT(machines));
-    tcase_add_loop_test(all, routes_between_machines, 0, COUNT(exits));
-    tcase_add_loop_test(all, packing_is_lossless, 0, COUNT(machines));
-    tcase_add_test(all, bandwidths_are_read);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,13 +1,13 @@
 /* Fuzzes the readers: recorded machines and packed graphs with changed bytes are either
  * read or refused with a message, and a graph that was read can be used. The changes
  * depend on a seed, so that failures can be reproduced. */
-#include <check.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "support/test.h"
 #include "topology/pack.h"
 #include "topology/read.h"
 #include "topology/route.h"
@@ -111,7 +111,23 @@ static void walk(const dlc_topo *topo) {
     dlc_free(bytes);
 }
 
-START_TEST(mutated_files) {
+static int begin(int argc, char **argv) {
+    (void)argc, (void)argv;
+    find_files();
+    if (file_count >= 10)
+        return TESTS_RUN;
+    (void)fprintf(stderr, "%d files only\n", file_count);
+    return EXIT_FAILURE;
+}
+
+static void free_files(void) {
+    for (int i = 0; i < file_count; i++)
+        free(files[i]);
+}
+
+TEST_SETTINGS(.timeout = 30, .teardown_once = free_files, .begin = begin);
+
+TEST_EACH(mutated_files, file_count) {
     size_t size, read = 0;
     char *whole = load(files[_i], &size), *bytes = malloc(1 << 17);
     ck_assert_ptr_nonnull(bytes);
@@ -139,9 +155,8 @@ START_TEST(mutated_files) {
     free(bytes);
     free(whole);
 }
-END_TEST
 
-START_TEST(mutated_packed_graphs) {
+TEST_EACH(mutated_packed_graphs, file_count) {
     size_t size, read = 0, refused = 0;
     char *text = load(files[_i], &size);
     dlc_topo topo = {0};
@@ -176,10 +191,9 @@ START_TEST(mutated_packed_graphs) {
     dlc_free(whole);
     dlc_topo_free(&topo);
 }
-END_TEST
 
 /* No prefix of a packed graph is a packed graph. */
-START_TEST(truncated_packed_graphs) {
+TEST(truncated_packed_graphs) {
     dlc_topo topo = {0}, cut = {0};
     unsigned char *bytes = NULL;
     size_t size = 0;
@@ -198,23 +212,4 @@ START_TEST(truncated_packed_graphs) {
     dlc_topo_free(&cut);
     dlc_free(bytes);
     dlc_topo_free(&topo);
-}
-END_TEST
-
-int main(void) {
-    find_files();
-    Suite *suite = suite_create("mutated machines");
-    TCase *all = tcase_create("all");
-    tcase_set_timeout(all, 30);
-    tcase_add_loop_test(all, mutated_files, 0, file_count);
-    tcase_add_loop_test(all, mutated_packed_graphs, 0, file_count);
-    tcase_add_test(all, truncated_packed_graphs);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    for (int i = 0; i < file_count; i++)
-        free(files[i]);
-    return failed || file_count < 10 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

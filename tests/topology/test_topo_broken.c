@@ -1,6 +1,5 @@
 /* Tests `dlcore topo --measure` with transports that change bytes, lose them or don't
  * open, and with a stopped rank: the command ends in time and names the culprit. */
-#include <check.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 
 #include "support/command.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static void setup(void) {
     char path[1024];
@@ -31,7 +31,9 @@ static const struct {
     {"--transport=closed", "--timeout=10", "FAILED: ", "rank 0 - rank 1: "},
 };
 
-START_TEST(failures_are_noticed) {
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = scratch_teardown);
+
+TEST_EACH(failures_are_noticed, COUNT(broken)) {
     command_result result = command_run(60, NULL,
                                         COMMAND("topo", "--measure", "--ranks=2",
                                                 broken[_i].timeout,
@@ -41,10 +43,9 @@ START_TEST(failures_are_noticed) {
     ck_assert_int_eq(result.exit_code, 1);
     command_free(&result);
 }
-END_TEST
 
 /* Every pair is measured, even after a failed one. */
-START_TEST(all_pairs_are_measured) {
+TEST(all_pairs_are_measured) {
     command_result result = command_run(60, NULL,
                                         COMMAND("topo", "--measure", "--ranks=3",
                                                 "--timeout=0.2", "--transport=silent"));
@@ -55,10 +56,9 @@ START_TEST(all_pairs_are_measured) {
     ck_assert_int_eq(result.exit_code, 1);
     command_free(&result);
 }
-END_TEST
 
 /* Failures are in the JSON, too, and nothing else is on stdout. */
-START_TEST(failures_are_in_the_json) {
+TEST(failures_are_in_the_json) {
     command_result result = command_run(
         60, NULL,
         COMMAND("topo", "--measure", "--ranks=2", "--json", "--transport=changing"));
@@ -67,7 +67,6 @@ START_TEST(failures_are_in_the_json) {
     ck_assert_int_eq(result.exit_code, 1);
     command_free(&result);
 }
-END_TEST
 
 /* The last rank that the command has started. */
 static pid_t last_child(pid_t parent) {
@@ -84,7 +83,7 @@ static pid_t last_child(pid_t parent) {
 }
 
 /* A rank that is stopped during a measurement: the job's hang timeout ends it. */
-START_TEST(stopped_rank) {
+TEST(stopped_rank) {
     const struct timespec moment = {.tv_nsec = 20000000};
     size_t size = 0;
     /* The plugin scanner is a short-lived child, too. */
@@ -109,23 +108,4 @@ START_TEST(stopped_rank) {
     ck_assert_int_gt(rank, 0);
     ck_assert_msg(exit_code == 5, "%d: %.*s", exit_code, (int)size, err);
     free(err);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("topo, broken transports");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, setup, scratch_teardown);
-    tcase_set_timeout(all, 60);
-    tcase_add_loop_test(all, failures_are_noticed, 0,
-                        (int)(sizeof broken / sizeof *broken));
-    tcase_add_test(all, all_pairs_are_measured);
-    tcase_add_test(all, failures_are_in_the_json);
-    tcase_add_test(all, stopped_rank);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,6 +1,5 @@
 /* Tests `dlcore topo` as a user runs it: this machine with measurements, recorded
  * machines, and mistakes. */
-#include <check.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "support/command.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 #define RUN(...) command_run(120, NULL, COMMAND("topo", __VA_ARGS__))
 
@@ -55,7 +55,9 @@ static void check_link(const json_t *link) {
     }
 }
 
-START_TEST(this_machine_measured) {
+TEST_SETTINGS(.timeout = 60, .setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST(this_machine_measured) {
     command_result result = RUN("--json", "--measure", "--ranks=2", "--timeout=30");
     json_t *root = parse(&result);
     const json_t *link = json_array_get(json_object_get(root, "links"), 0);
@@ -75,9 +77,8 @@ START_TEST(this_machine_measured) {
     json_decref(root);
     command_free(&result);
 }
-END_TEST
 
-START_TEST(three_ranks_by_each_transport) {
+TEST(three_ranks_by_each_transport) {
     command_result result = RUN("--measure", "--ranks=3", "--transport=host-staged",
                                 "--timeout=30");
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
@@ -87,18 +88,16 @@ START_TEST(three_ranks_by_each_transport) {
     ck_contains(result.out, "NODE ");
     command_free(&result);
 }
-END_TEST
 
-START_TEST(one_rank) {
+TEST(one_rank) {
     command_result result = RUN("--json", "--measure", "--ranks=1");
     json_t *root = parse(&result);
     ck_assert_uint_eq(json_array_size(json_object_get(root, "links")), 0);
     json_decref(root);
     command_free(&result);
 }
-END_TEST
 
-START_TEST(a_recorded_machine) {
+TEST(a_recorded_machine) {
     command_result result = RUN("--of=json", "--from=" MACHINES "hgx-h100.xml");
     json_t *root = parse(&result), *link;
     size_t i;
@@ -112,7 +111,6 @@ START_TEST(a_recorded_machine) {
     json_decref(root);
     command_free(&result);
 }
-END_TEST
 
 /* ---- What a job says ---------------------------------------------------------------
  */
@@ -146,7 +144,7 @@ static char *decisions(const char *said) {
 }
 
 /* Of this machine, and of recorded ones that hwloc takes for this one. */
-START_TEST(a_job_does_the_same) {
+TEST_EACH(a_job_does_the_same, 5) {
     static const struct {
         const char *machine, *ranks, *transport;
     } cases[] = {{NULL, "--ranks=2", "--transport=auto"},
@@ -179,10 +177,9 @@ START_TEST(a_job_does_the_same) {
     (void)unsetenv("HWLOC_THISSYSTEM");
     (void)unsetenv("HWLOC_XMLFILE");
 }
-END_TEST
 
 /* Parts without a number must not be shown with -1. */
-START_TEST(no_number_is_not_minus_one) {
+TEST_EACH(no_number_is_not_minus_one, 3) {
     static const char *const from[] = {"", "--from=" MACHINES "hgx-h100.xml",
                                        "--from=" MACHINES "mi300x.xml"};
     command_result result = _i ? RUN("--json", from[_i]) : RUN("--json");
@@ -197,9 +194,8 @@ START_TEST(no_number_is_not_minus_one) {
     json_decref(root);
     command_free(&result);
 }
-END_TEST
 
-START_TEST(several_of_a_recorded_machine) {
+TEST(several_of_a_recorded_machine) {
     command_result result = RUN("--json", "--from=" MACHINES "pcie-plain.xml",
                                 "--nodes=2");
     json_t *root = parse(&result), *link;
@@ -211,9 +207,8 @@ START_TEST(several_of_a_recorded_machine) {
     json_decref(root);
     command_free(&result);
 }
-END_TEST
 
-START_TEST(cpus_of_a_recorded_machine) {
+TEST(cpus_of_a_recorded_machine) {
     command_result result = RUN("--from=" MACHINES "four-numa.xml");
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     ck_contains(result.out, "rank 3");
@@ -223,9 +218,8 @@ START_TEST(cpus_of_a_recorded_machine) {
     ck_contains(result.out, "rank 5");
     command_free(&result);
 }
-END_TEST
 
-START_TEST(every_format) {
+TEST(every_format) {
     command_result result = RUN("--of=svg", "--from=" MACHINES "dgx-1.xml");
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     ck_assert_int_eq(strncmp(result.out, "<svg ", 5), 0);
@@ -240,7 +234,6 @@ START_TEST(every_format) {
     ck_contains(result.out, "To other nodes");
     command_free(&result);
 }
-END_TEST
 
 static const struct {
     const char *argument, *what;
@@ -260,7 +253,7 @@ static const struct {
     {"--device=abacus", "abacus", 3},
 };
 
-START_TEST(mistakes_are_reported) {
+TEST_EACH(mistakes_are_reported, COUNT(mistakes)) {
     command_result result = RUN(mistakes[_i].argument);
     ck_contains(result.err, mistakes[_i].what);
     ck_assert_msg(result.exit_code == mistakes[_i].exit_code, "%s: %d: %s",
@@ -268,9 +261,8 @@ START_TEST(mistakes_are_reported) {
     ck_assert_str_eq(result.out, "");
     command_free(&result);
 }
-END_TEST
 
-START_TEST(a_recorded_machine_is_not_measured) {
+TEST(a_recorded_machine_is_not_measured) {
     command_result result = RUN("--measure", "--from=" MACHINES "dgx-1.xml");
     ck_assert_int_eq(result.exit_code, 2);
     ck_contains(result.err, "cannot be measured");
@@ -280,39 +272,11 @@ START_TEST(a_recorded_machine_is_not_measured) {
     ck_contains(result.err, "has 8 GPUs");
     command_free(&result);
 }
-END_TEST
 
-START_TEST(help) {
+TEST(help) {
     command_result result = RUN("--help");
     ck_assert_int_eq(result.exit_code, 0);
     ck_contains(result.out, "--measure");
     ck_contains(result.out, "--from=FILE");
     command_free(&result);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("topo command");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, scratch_setup, scratch_teardown);
-    tcase_set_timeout(all, 60);
-    tcase_add_test(all, this_machine_measured);
-    tcase_add_test(all, three_ranks_by_each_transport);
-    tcase_add_test(all, one_rank);
-    tcase_add_test(all, a_recorded_machine);
-    tcase_add_loop_test(all, a_job_does_the_same, 0, 5);
-    tcase_add_loop_test(all, no_number_is_not_minus_one, 0, 3);
-    tcase_add_test(all, several_of_a_recorded_machine);
-    tcase_add_test(all, cpus_of_a_recorded_machine);
-    tcase_add_test(all, every_format);
-    tcase_add_loop_test(all, mistakes_are_reported, 0,
-                        (int)(sizeof mistakes / sizeof *mistakes));
-    tcase_add_test(all, a_recorded_machine_is_not_measured);
-    tcase_add_test(all, help);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

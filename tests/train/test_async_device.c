@@ -1,6 +1,5 @@
 /* Training on the asynchronous test device (tests/support/async): its results must be
  * bitwise identical to the cpu device's, whatever the order of asynchronous work. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "support/command.h"
 #include "support/sanitized.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { ITERATIONS = 30 };
 
@@ -97,12 +97,13 @@ static void same_on_both(const char *const *more) {
     ck_assert(!want || net_same_tensors(want, got));
 }
 
-START_TEST(lenet_is_the_cpus) {
+TEST_SETTINGS(.timeout = 120, .setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST(lenet_is_the_cpus) {
     net = write_lenet();
     same_on_both(COMMAND(NULL));
     ck_assert_int_eq(captured, 1);
 }
-END_TEST
 
 #define RUN "iterations = 30\ntest_interval = 10\n"
 #define AT_ONCE "--transport=p2p-tree", "--set=transport.overlap_forward=no"
@@ -160,7 +161,7 @@ static const struct {
      0},
 };
 
-START_TEST(every_setting_is_the_cpus) {
+TEST_EACH(every_setting_is_the_cpus, COUNT(ways)) {
     if (SANITIZED && _i % 3) /* with all, a minute and a half */
         return;
     net = net_write(ways[_i].run);
@@ -168,7 +169,6 @@ START_TEST(every_setting_is_the_cpus) {
     same_on_both(ways[_i].more);
     ck_assert_int_eq(captured, ways[_i].captured);
 }
-END_TEST
 
 /* Samples of bytes are uploaded as bytes; float samples, and both transformed. */
 static const char *const samples[][9] = {
@@ -181,12 +181,11 @@ static const char *const samples[][9] = {
      "--set=data.test.transforms=center_crop(9)", NULL},
 };
 
-START_TEST(samples_become_the_cpus) {
+TEST_EACH(samples_become_the_cpus, COUNT(samples)) {
     net = net_write(RUN);
     same_on_both(samples[_i]);
     ck_assert_int_eq(captured, 1);
 }
-END_TEST
 
 static double uploads(const char *const *arguments) {
     command_result result = command_run(60, net_folder(), arguments);
@@ -197,7 +196,7 @@ static double uploads(const char *const *arguments) {
 }
 
 /* Two batches of 24 samples are in flight, as bytes where possible. */
-START_TEST(uploads_are_planned) {
+TEST(uploads_are_planned) {
     net = net_write(RUN);
     const double pixels = 24.0 * 144, labels = 24.0 * 4;
     ck_assert_double_eq(
@@ -210,10 +209,9 @@ START_TEST(uploads_are_planned) {
     ck_assert_double_eq(
         uploads(COMMAND("check", net, "--json", "--set=train.device=cpu")), 0);
 }
-END_TEST
 
 /* Training resumes from a checkpoint. */
-START_TEST(resumes) {
+TEST(resumes) {
     net = net_write(RUN "checkpoint_interval = 20\n");
     const char *want = train("cpu", "cpu", COMMAND("--seed=3"));
     (void)train("first", "async", COMMAND("--seed=3"));
@@ -222,7 +220,6 @@ START_TEST(resumes) {
         COMMAND("--seed=3", "--resume=first/small-00000020.safetensors"));
     ck_assert(net_same_tensors(want, got));
 }
-END_TEST
 
 /* [train] autotune, as passed to the layers' family (which logs it at debug level). */
 static const struct {
@@ -258,7 +255,7 @@ static const struct {
      2},
 };
 
-START_TEST(autotune_is_passed_on) {
+TEST_EACH(autotune_is_passed_on, COUNT(tunings)) {
     char run[128];
     const char *arguments[16] = {tunings[_i].arguments[0]};
     int count = 1;
@@ -277,27 +274,4 @@ START_TEST(autotune_is_passed_on) {
     if (strstr(tunings[_i].says, "is 1") && !strstr(run, "pipeline"))
         ck_assert_ptr_null(strstr(result.err, "async: autotune is 0"));
     command_free(&result);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("async");
-    TCase *cases = tcase_create("async");
-    tcase_set_timeout(cases, 120);
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_test(cases, lenet_is_the_cpus);
-    tcase_add_loop_test(cases, every_setting_is_the_cpus, 0,
-                        sizeof ways / sizeof *ways);
-    tcase_add_loop_test(cases, samples_become_the_cpus, 0,
-                        sizeof samples / sizeof *samples);
-    tcase_add_test(cases, uploads_are_planned);
-    tcase_add_test(cases, resumes);
-    tcase_add_loop_test(cases, autotune_is_passed_on, 0,
-                        sizeof tunings / sizeof *tunings);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,7 +1,6 @@
 /* Consistency model ssp from the command line: equal to synchronous training without
  * staleness, for linear and nonlinear rules; statistics of staleness, stop and resume,
  * changes while the job runs, servers. */
-#include <check.h>
 #include <dirent.h>
 #include <jansson.h>
 #include <signal.h>
@@ -15,6 +14,7 @@
 #include "support/command.h"
 #include "support/sanitized.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static const char *const run_section = "iterations = 60\ntest_interval = 25\n";
 static const char *const endless =
@@ -70,9 +70,11 @@ static const char *net_of_ssp(const char *run, const char *more) {
 
 static const char *const solvers[] = {"--solver=sgd", "--solver=adam"};
 
+TEST_SETTINGS(.timeout = 180, .setup = scratch_setup, .teardown = scratch_teardown);
+
 /* Without staleness: the weights of synchronous training, whatever the rule. Servers
  * are additional ranks. */
-START_TEST(no_staleness_is_synchronous) {
+TEST_EACH(no_staleness_is_synchronous, 4) {
     static const char *const servers[] = {"consistency.servers=0",
                                           "consistency.servers=1"};
     static const char *const ranks[] = {"--ranks=3", "--ranks=4"};
@@ -88,7 +90,6 @@ START_TEST(no_staleness_is_synchronous) {
     ck_assert(
         net_same_tensors(checkpoint_of("synchronous", 60), checkpoint_of("ssp", 60)));
 }
-END_TEST
 
 static json_t *member(json_t *object, const char *key) {
     json_t *found = json_object_get(object, key);
@@ -97,7 +98,7 @@ static json_t *member(json_t *object, const char *key) {
 }
 
 /* Staleness is reported, and never larger than allowed. */
-START_TEST(staleness_is_reported) {
+TEST(staleness_is_reported) {
     const char *net = net_write(run_section);
     command_result result = command_run(
         120, net_folder(),
@@ -121,9 +122,8 @@ START_TEST(staleness_is_reported) {
     json_decref(json);
     command_free(&result);
 }
-END_TEST
 
-START_TEST(some_rank_must_compute) {
+TEST(some_rank_must_compute) {
     const char *net = net_write(run_section);
     command_result result = command_run(60, net_folder(),
                                         COMMAND("train", net, "--ranks=2",
@@ -133,7 +133,6 @@ START_TEST(some_rank_must_compute) {
     ck_contains(result.err, "needs 2 servers, but there are 2 ranks");
     command_free(&result);
 }
-END_TEST
 
 /* ---- While it runs ----------------------------------------------------------- */
 
@@ -193,7 +192,7 @@ static int last_in(const char *folder) {
 }
 
 /* Ranks in different iterations stop, and write checkpoints, at the same iteration. */
-START_TEST(stopped_and_resumed) {
+TEST_EACH(stopped_and_resumed, 6) {
     if (SANITIZED && _i != 1 && _i != 5)
         return;
     const char *net = net_write(endless), *staleness = stalenesses[_i % 3];
@@ -221,10 +220,9 @@ START_TEST(stopped_and_resumed) {
     ck_contains(result.err, "resumed from ");
     command_free(&result);
 }
-END_TEST
 
 /* The rank that dies, a worker or a server, is named. */
-START_TEST(a_death_is_reported) {
+TEST_RANGE(a_death_is_reported, SANITIZED ? 1 : 0, 3) {
     const char *net = net_write(endless);
     pid_t pid = command_start(
         net_folder(), COMMAND("train", net, "--ranks=3", "--consistency=ssp", "--set",
@@ -245,10 +243,9 @@ START_TEST(a_death_is_reported) {
     ck_contains(text, name);
     free(text);
 }
-END_TEST
 
 /* SIGUSR1: [consistency] is read again; a mistake changes nothing. */
-START_TEST(changed_while_it_runs) {
+TEST(changed_while_it_runs) {
     const char *net = net_of_ssp(endless, "staleness = 0\n");
     pid_t pid = command_start(
         net_folder(), COMMAND("train", net, "--ranks=3", "--set", "train.display=10",
@@ -277,9 +274,8 @@ START_TEST(changed_while_it_runs) {
     kill(pid, SIGTERM);
     ck_assert_int_eq(command_wait(pid, 60), 128 + SIGTERM);
 }
-END_TEST
 
-START_TEST(synchronous_takes_no_changes) {
+TEST_RANGE(synchronous_takes_no_changes, SANITIZED ? 1 : 0, 2) {
     const char *net = net_write(endless), *ranks = _i ? "--ranks=2" : "--ranks=1";
     pid_t pid = command_start(net_folder(), COMMAND("train", net, ranks, "--set",
                                                     "train.display=10", "--run-dir=s"));
@@ -288,25 +284,4 @@ START_TEST(synchronous_takes_no_changes) {
     wait_for(pid, "consistency 'synchronous' cannot be changed while the job runs", 1);
     kill(pid, SIGTERM);
     ck_assert_int_eq(command_wait(pid, 60), 128 + SIGTERM);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("asynchronous");
-    TCase *cases = tcase_create("asynchronous");
-    tcase_set_timeout(cases, 180);
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(cases, no_staleness_is_synchronous, 0, 4);
-    tcase_add_test(cases, staleness_is_reported);
-    tcase_add_test(cases, some_rank_must_compute);
-    tcase_add_loop_test(cases, stopped_and_resumed, 0, 6);
-    tcase_add_loop_test(cases, a_death_is_reported, SANITIZED ? 1 : 0, 3);
-    tcase_add_test(cases, changed_while_it_runs);
-    tcase_add_loop_test(cases, synchronous_takes_no_changes, SANITIZED ? 1 : 0, 2);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

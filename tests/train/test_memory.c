@@ -1,9 +1,7 @@
 /* Tests the memory that `dlcore check` predicts for a rank against what training used.
  */
-#include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -13,6 +11,7 @@
 #include "support/command.h"
 #include "support/sanitized.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 /* About 200 MB, most of it in one parameter, so that a copy of it would show. */
 static const char *const sections =
@@ -66,26 +65,13 @@ static double taken(const char *net) {
     return (double)use.ru_maxrss * 1024;
 }
 
+TEST_SETTINGS(.timeout = 120, .setup = scratch_setup, .teardown = scratch_teardown);
+
 /* With and without a test net; the checkpoint at the end needs no more memory. */
-START_TEST(prediction_matches) {
+TEST_EACH(prediction_matches, 2) {
     const char *net = write_net(_i);
     double plan = planned(net), took = taken(net);
     ck_assert_msg(plan > 0.95 * took && plan < 1.05 * took,
                   "planned %.1f MB, took %.1f MB", plan / 1e6, took / 1e6);
     ck_assert_double_gt(took, 100e6);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("memory");
-    TCase *cases = tcase_create("memory");
-    tcase_set_timeout(cases, 120);
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(cases, prediction_matches, 0, 2);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

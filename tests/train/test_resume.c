@@ -1,9 +1,7 @@
 /* Tests that runs that are stopped or killed, and resumed, end bitwise identical to an
  * uninterrupted run. */
-#include <check.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,6 +10,7 @@
 #include "support/command.h"
 #include "support/sanitized.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { ITERATIONS = 240 };
 
@@ -58,7 +57,9 @@ static void resume(const char *net, const char *ranks, const char *folder) {
 
 static const char *const rank_options[] = {"--ranks=1", "--ranks=2"};
 
-START_TEST(killed_at_random_and_resumed) {
+TEST_SETTINGS(.timeout = 180, .setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST_EACH(killed_at_random_and_resumed, SANITIZED ? 2 : 4) {
     const char *ranks = rank_options[_i % 2];
     const char *net = net_write(run_section);
     train_whole(net, ranks, "whole");
@@ -77,11 +78,10 @@ START_TEST(killed_at_random_and_resumed) {
     ck_assert(
         net_same_tensors(path_of("whole", ITERATIONS), path_of("part", ITERATIONS)));
 }
-END_TEST
 
 static const int stops[] = {SIGTERM, SIGINT};
 
-START_TEST(stopped_by_a_signal_and_resumed) {
+TEST_EACH(stopped_by_a_signal_and_resumed, SANITIZED ? 1 : 2) {
     const char *net = net_write(run_section);
     train_whole(net, "--ranks=2", "whole");
     pid_t pid = command_start(net_folder(),
@@ -95,11 +95,10 @@ START_TEST(stopped_by_a_signal_and_resumed) {
     ck_assert(
         net_same_tensors(path_of("whole", ITERATIONS), path_of("part", ITERATIONS)));
 }
-END_TEST
 
 /* With shard_optimizer each rank has a shard of the solver's state; the checkpoint has
  * all of it. */
-START_TEST(shards_are_resumed) {
+TEST(shards_are_resumed) {
     const char *net = net_write(run_section), *shards = "transport.shard_optimizer=yes";
     train_whole(net, "--ranks=3", "whole");
     for (int end = 120; end <= ITERATIONS; end += 120) {
@@ -117,11 +116,10 @@ START_TEST(shards_are_resumed) {
     ck_assert(
         net_same_tensors(path_of("whole", ITERATIONS), path_of("part", ITERATIONS)));
 }
-END_TEST
 
 /* Each rank has its own running averages, and a checkpoint holds their mean: saving
  * leaves them unchanged, and a resumed run restores them. */
-START_TEST(saving_changes_nothing) {
+TEST_EACH(saving_changes_nothing, 2) {
     static const char *const ranks[] = {"--ranks=2", "--ranks=3"};
     static const char *const rare[] = {"train.checkpoint_interval=1000",
                                        "train.checkpoint_interval=7"};
@@ -145,10 +143,9 @@ START_TEST(saving_changes_nothing) {
     ck_assert(net_same_tensors(path_of("rare", 60), path_of("often", 60)));
     ck_assert(net_same_tensors(path_of("rare", 60), path_of("rest", 60)));
 }
-END_TEST
 
 /* SIGHUP writes an extra checkpoint, and training continues. */
-START_TEST(hangup_saves_and_continues) {
+TEST(hangup_saves_and_continues) {
     const char *net = net_write("iterations = 100000\ncheckpoint_interval = 20\n"
                                 "test_interval = 1000000\n");
     pid_t pid = command_start(net_folder(),
@@ -163,10 +160,9 @@ START_TEST(hangup_saves_and_continues) {
     kill(pid, SIGTERM);
     ck_assert_int_eq(command_wait(pid, 30), 128 + SIGTERM);
 }
-END_TEST
 
 /* If the newest checkpoint is damaged, the one before it is used. */
-START_TEST(damaged_checkpoint_is_skipped) {
+TEST(damaged_checkpoint_is_skipped) {
     const char *net = net_write("iterations = 60\ncheckpoint_interval = 20\n"
                                 "keep_best = no\n");
     train_whole(net, "--ranks=1", "s");
@@ -184,9 +180,8 @@ START_TEST(damaged_checkpoint_is_skipped) {
     ck_contains(result.err, "at iteration 40");
     command_free(&result);
 }
-END_TEST
 
-START_TEST(another_seed_is_refused) {
+TEST(another_seed_is_refused) {
     const char *net = net_write("iterations = 10\n");
     train_whole(net, "--ranks=1", "s");
     command_result result = command_run(
@@ -195,25 +190,4 @@ START_TEST(another_seed_is_refused) {
     ck_assert_int_eq(result.exit_code, 4);
     ck_contains(result.err, "use --seed 1");
     command_free(&result);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("resume");
-    TCase *cases = tcase_create("resume");
-    tcase_set_timeout(cases, 180);
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(cases, killed_at_random_and_resumed, 0, SANITIZED ? 2 : 4);
-    tcase_add_loop_test(cases, stopped_by_a_signal_and_resumed, 0, SANITIZED ? 1 : 2);
-    tcase_add_test(cases, shards_are_resumed);
-    tcase_add_loop_test(cases, saving_changes_nothing, 0, 2);
-    tcase_add_test(cases, hangup_saves_and_continues);
-    tcase_add_test(cases, damaged_checkpoint_is_skipped);
-    tcase_add_test(cases, another_seed_is_refused);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,7 +1,6 @@
 /* Tests where the threads of a running job are bound: each compute thread alone on a
  * core of its rank, the others to the remaining cores; settings of the user take
  * precedence. */
-#include <check.h>
 #include <dirent.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +14,7 @@
 #include "net.h"
 #include "support/command.h"
 #include "support/scratch.h"
+#include "support/test.h"
 #include "topology/cores.h"
 
 enum { RANKS_MAX = 2, BITS = 8 * sizeof(unsigned long) };
@@ -147,7 +147,9 @@ static void wait_for_places(pid_t pid, const dlc_cores *cores, int ranks, int th
 
 static const int jobs[][2] = {{1, 1}, {1, 2}, {2, 1}};
 
-START_TEST(each_on_its_core) {
+TEST_SETTINGS(.timeout = 60, .setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST_EACH(each_on_its_core, COUNT(jobs)) {
     int ranks = jobs[_i][0], threads = jobs[_i][1];
     dlc_cores *cores = NULL;
     ck_assert_int_eq(dlc_cores_open(NULL, &cores), DLC_OK);
@@ -155,10 +157,9 @@ START_TEST(each_on_its_core) {
         wait_for_places(start(ranks, threads), cores, ranks, threads);
     dlc_cores_close(cores);
 }
-END_TEST
 
 /* A mask that taskset has set is respected. */
-START_TEST(mask_is_respected) {
+TEST(mask_is_respected) {
     cpu_set_t mine, one;
     ck_assert_int_eq(sched_getaffinity(0, sizeof mine, &mine), 0);
     int last = CPU_SETSIZE - 1;
@@ -172,7 +173,6 @@ START_TEST(mask_is_respected) {
     wait_for_places(start(1, 1), cores, 1, 1);
     dlc_cores_close(cores);
 }
-END_TEST
 
 /* Compute threads are those that have the command's own name. */
 static int compute_threads(pid_t pid) {
@@ -191,7 +191,7 @@ static int compute_threads(pid_t pid) {
 
 /* With OMP_PROC_BIND libgomp binds the pool, and the thread that loads it to one core;
  * the number of threads stays the same. */
-START_TEST(the_user_places_threads) {
+TEST(the_user_places_threads) {
     const struct timespec moment = {0, 20000000};
     dlc_cores *cores = NULL;
     ck_assert_int_eq(dlc_cores_open(NULL, &cores), DLC_OK);
@@ -208,7 +208,6 @@ START_TEST(the_user_places_threads) {
     end(pid);
     ck_assert_int_ge(now, count);
 }
-END_TEST
 
 /* Convolutions whose weight gradients oneDNN computes with all threads together. */
 static const char *const together =
@@ -230,7 +229,7 @@ static const struct {
              {"OMP_DYNAMIC", "true", 0}};
 
 /* Training does not hang if OpenMP starts fewer threads than were asked for. */
-START_TEST(fewer_than_asked_for) {
+TEST_EACH(fewer_than_asked_for, COUNT(fewer)) {
     const char *net = scratch_write("together.ini", together, strlen(together));
     ck_assert_int_eq(setenv(fewer[_i].name, fewer[_i].value, 1), 0);
     command_result result = command_run(20, net_folder(), COMMAND("train", net));
@@ -240,22 +239,4 @@ START_TEST(fewer_than_asked_for) {
                       fewer[_i].is_told,
                   "%s=%s: %s", fewer[_i].name, fewer[_i].value, result.err);
     command_free(&result);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("threads");
-    TCase *cases = tcase_create("threads");
-    tcase_set_timeout(cases, 60);
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(cases, each_on_its_core, 0, sizeof jobs / sizeof *jobs);
-    tcase_add_test(cases, mask_is_respected);
-    tcase_add_test(cases, the_user_places_threads);
-    tcase_add_loop_test(cases, fewer_than_asked_for, 0, sizeof fewer / sizeof *fewer);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

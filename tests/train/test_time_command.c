@@ -1,6 +1,5 @@
 /* Tests the command `dlcore time`: figures that are consistent, the picture, and an
  * early end. */
-#include <check.h>
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
@@ -11,6 +10,7 @@
 #include "net.h"
 #include "support/command.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static command_result run(const char *const *arguments) {
     command_result result = command_run(120, net_folder(), arguments);
@@ -76,7 +76,9 @@ static void check_sums(const json_t *root) {
                             24e6 / sum * 1e-6);
 }
 
-START_TEST(figures_are_consistent) {
+TEST_SETTINGS(.timeout = 120, .setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST(figures_are_consistent) {
     json_t *root = time_as_json(COMMAND("time", net_write(""), "--json", "--passes=3"));
     ck_assert_double_eq(number(root, "passes"), 3);
     ck_assert_double_eq(number(root, "batch"), 24);
@@ -104,19 +106,17 @@ START_TEST(figures_are_consistent) {
     ck_assert_double_eq(us(pool, "backward_weights") + us(pool, "update"), 0);
     json_decref(root);
 }
-END_TEST
 
 /* With gradient accumulation the time of the update is divided among the passes. */
-START_TEST(gradient_accumulation) {
+TEST(gradient_accumulation) {
     json_t *root = time_as_json(COMMAND("time", net_write(""), "--json", "--passes=1",
                                         "--set", "solver.accumulation_steps=3"));
     check_sums(root);
     ck_assert_double_gt(us(layer_of(root, "ip1"), "update"), 0);
     json_decref(root);
 }
-END_TEST
 
-START_TEST(text_and_picture) {
+TEST(text_and_picture) {
     const char *net = net_write("");
     command_result result = run(
         COMMAND("time", net, "--passes=2", "--order=net", "--all", "--plot=time.svg"));
@@ -141,10 +141,9 @@ START_TEST(text_and_picture) {
     ck_assert_int_eq(scratch_files(), 2); /* and net.ini */
     command_free(&result);
 }
-END_TEST
 
 /* When interrupted it shows the results so far. */
-START_TEST(an_early_end) {
+TEST(an_early_end) {
     const struct timespec pause = {.tv_nsec = 100000000};
     const char *net = net_write("");
     pid_t pid = command_start(net_folder(),
@@ -163,22 +162,4 @@ START_TEST(an_early_end) {
     ck_assert_double_lt(number(root, "passes"), 100000);
     json_decref(root);
     free(text);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("time");
-    TCase *cases = tcase_create("time");
-    tcase_set_timeout(cases, 120);
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_test(cases, figures_are_consistent);
-    tcase_add_test(cases, gradient_accumulation);
-    tcase_add_test(cases, text_and_picture);
-    tcase_add_test(cases, an_early_end);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

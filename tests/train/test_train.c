@@ -1,6 +1,5 @@
 /* Tests training runs: they learn, are bitwise repeatable, give the same results for
  * any number of ranks, and report what they did. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "support/command.h"
 #include "support/sanitized.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static command_result train(const char *const *arguments) {
     command_result result = command_run(120, net_folder(), arguments);
@@ -18,7 +18,9 @@ static command_result train(const char *const *arguments) {
     return result;
 }
 
-START_TEST(learns_and_reports) {
+TEST_SETTINGS(.timeout = 120, .setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST(learns_and_reports) {
     const char *net = net_write("epochs = 12\n");
     command_result result = train(COMMAND("train", net, "--json", "--run-dir=s"));
     ck_assert_double_ge(net_number(result.out, "accuracy"), 0.9);
@@ -48,10 +50,9 @@ START_TEST(learns_and_reports) {
     ck_assert_double_eq(net_number(result.out, "accuracy"), trained);
     command_free(&result);
 }
-END_TEST
 
 /* Runs with equal seeds are bitwise identical, with different seeds they are not. */
-START_TEST(is_bitwise_repeatable) {
+TEST_EACH(is_bitwise_repeatable, SANITIZED ? 1 : 3) {
     static const char *const ranks[] = {"--ranks=2", "--ranks=1", "--ranks=3"};
     const char *net = net_write("iterations = 30\ntest_interval = 1000\n");
     command_result result;
@@ -68,7 +69,6 @@ START_TEST(is_bitwise_repeatable) {
     ck_assert(net_same_tensors(one, same));
     ck_assert(!net_same_tensors(one, other));
 }
-END_TEST
 
 /* The loss of every tenth iteration, from the log file. */
 static int read_losses(const char *path, double *losses, int most) {
@@ -92,7 +92,7 @@ static int read_losses(const char *path, double *losses, int most) {
 /* With strong scaling the loss curve is that of one rank, up to the order of float32
  * sums. The net has no batch_norm, whose statistics are those of a rank's own samples.
  */
-START_TEST(strong_scaling_keeps_the_curve) {
+TEST(strong_scaling_keeps_the_curve) {
     static const char *const ranks[] = {"--ranks=1", "--ranks=2", "--ranks=4",
                                         "--ranks=5"};
     enum { MOST = 16 };
@@ -115,9 +115,8 @@ START_TEST(strong_scaling_keeps_the_curve) {
     }
     ck_assert_double_lt(losses[0][9], 0.8 * losses[0][0]);
 }
-END_TEST
 
-START_TEST(weak_scaling_grows_the_batch) {
+TEST(weak_scaling_grows_the_batch) {
     const char *net = net_write("iterations = 5\n");
     command_result result = train(COMMAND("train", net, "--ranks=3", "--json", "--set",
                                           "train.checkpoint_last=no", "--set",
@@ -129,11 +128,10 @@ START_TEST(weak_scaling_grows_the_batch) {
     ck_contains(result.err, "transport: ");
     command_free(&result);
 }
-END_TEST
 
 /* Two accumulated batches equal one of twice the size: the losses are the same up to
  * the order of float32 sums, if no layer depends on the batch as a whole. */
-START_TEST(accumulates) {
+TEST(accumulates) {
     static const char *const ways[] = {"data.batch=48", "solver.accumulation_steps=2"};
     enum { COUNT = 10 };
     double losses[2][COUNT];
@@ -154,10 +152,9 @@ START_TEST(accumulates) {
                       losses[0][j]);
     ck_assert_double_gt(fabs(losses[0][COUNT - 1] - losses[0][0]), 0.01);
 }
-END_TEST
 
 /* Every sample is tested exactly once for any number of ranks. */
-START_TEST(tests_are_exact_for_any_ranks) {
+TEST(tests_are_exact_for_any_ranks) {
     const char *net = net_write("iterations = 10\n");
     command_result result = train(COMMAND("train", net, "--run-dir=s"));
     command_free(&result);
@@ -175,10 +172,9 @@ START_TEST(tests_are_exact_for_any_ranks) {
         command_free(&result);
     }
 }
-END_TEST
 
 /* Divergence is reported even while buckets are being reduced. */
-START_TEST(divergence_is_reported) {
+TEST_EACH(divergence_is_reported, 2) {
     static const char *const ranks[] = {"--ranks=1", "--ranks=2"};
     const char *net = net_write(
         "iterations = 200\ncheckpoint_last = no\ncheckpoint_minutes = 0\n");
@@ -192,9 +188,8 @@ START_TEST(divergence_is_reported) {
     ck_contains(result.err, "try a smaller learning rate");
     command_free(&result);
 }
-END_TEST
 
-START_TEST(check_counts) {
+TEST(check_counts) {
     const char *net = net_write("");
     command_result result = train(COMMAND("check", net, "--json"));
     /* conv1 6*9+6, norm1 2*6, ip1 150*16+16, ip2 16*4+4 */
@@ -205,7 +200,6 @@ START_TEST(check_counts) {
     ck_assert_double_gt(net_number(result.out, "peak_bytes"), 24 * 6 * 100 * 4);
     command_free(&result);
 }
-END_TEST
 
 /* Neither bucket sizes nor sharded updates change the weights or the solver's state.
  * Each is compared with the first in a test of its own: together they take as long as
@@ -224,7 +218,7 @@ static void train_with(const char *net, const char *folder, const char *const se
     command_free(&result);
 }
 
-START_TEST(exchange_settings_do_not_matter) {
+TEST_EACH(exchange_settings_do_not_matter, COUNT(exchanges)) {
     static const char *const first[2] = {"transport.shard_optimizer=no",
                                          "transport.bucket_bytes=1K"};
     const char *net = net_write("iterations = 25\n");
@@ -234,28 +228,4 @@ START_TEST(exchange_settings_do_not_matter) {
     snprintf(one, sizeof one, "%s/one/small-00000025.safetensors", net_folder());
     snprintf(other, sizeof other, "%s/other/small-00000025.safetensors", net_folder());
     ck_assert(net_same_tensors(one, other));
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("train");
-    TCase *cases = tcase_create("train");
-    tcase_set_timeout(cases, 120);
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_test(cases, learns_and_reports);
-    tcase_add_loop_test(cases, is_bitwise_repeatable, 0, SANITIZED ? 1 : 3);
-    tcase_add_test(cases, strong_scaling_keeps_the_curve);
-    tcase_add_test(cases, weak_scaling_grows_the_batch);
-    tcase_add_test(cases, accumulates);
-    tcase_add_test(cases, tests_are_exact_for_any_ranks);
-    tcase_add_loop_test(cases, exchange_settings_do_not_matter, 0,
-                        sizeof exchanges / sizeof *exchanges);
-    tcase_add_loop_test(cases, divergence_is_reported, 0, 2);
-    tcase_add_test(cases, check_counts);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,7 +1,6 @@
 /* The ucx transport with a device whose memory neither the CPU nor UCX can read: all
  * messages go in chunks through host memory, in any order, in both directions, also
  * where only some of the ranks have such a device. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include "base/status.h"
 #include "discrete_device.h"
 #include "group.h"
+#include "support/test.h"
 
 enum { CHUNK = 16384 };
 static const char *const small_chunks[] = {"chunk_bytes=16K", NULL};
@@ -89,14 +89,15 @@ static void sizes_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(sizes) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST_EACH(sizes, SETTINGS) {
     for (int ranks = 1; ranks <= 4 && ranks <= group_most_ranks(); ranks++) {
         setup all = {{"ucx", settings[_i]}, ~0u}, some = {{"ucx", settings[_i]}, 2u};
         run(ranks, sizes_body, &all);
         run(ranks, sizes_body, &some);
     }
 }
-END_TEST
 
 /* All ranks send everything before any receives, and receive in another order: chunks
  * must become free although no receive is posted for their contents. */
@@ -146,14 +147,13 @@ static void flood_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(flood) {
+TEST_EACH(flood, SETTINGS) {
     for (int ranks = 2; ranks <= 5 && ranks <= group_most_ranks(); ranks++) {
         setup all = {{"ucx", settings[_i]}, ~0u}, some = {{"ucx", settings[_i]}, 5u};
         run(ranks, flood_body, &all);
         run(ranks, flood_body, &some);
     }
 }
-END_TEST
 
 /* Sizes that differ, with the receive posted before and after arrival; later messages
  * are intact. */
@@ -187,11 +187,10 @@ static void wrong_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(wrong) {
+TEST_EACH(wrong, SETTINGS) {
     setup all = {{"ucx", settings[_i]}, 3u};
     run(2, wrong_body, &all);
 }
-END_TEST
 
 /* Closed with chunks of all kinds in flight. */
 static void closed_body(test_rank *rank, void *context) {
@@ -217,24 +216,7 @@ static void closed_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(closed) {
+TEST_EACH(closed, SETTINGS) {
     setup all = {{"ucx", settings[_i]}, ~0u};
     run(3, closed_body, &all);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("ucx, device memory");
-    TCase *tests = tcase_create("far");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, sizes, 0, SETTINGS);
-    tcase_add_loop_test(tests, flood, 0, SETTINGS);
-    tcase_add_loop_test(tests, wrong, 0, SETTINGS);
-    tcase_add_loop_test(tests, closed, 0, SETTINGS);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,9 +1,7 @@
 /* What only the ucx transport has: its description and prediction, and
  * what it must leave alone in the process. */
-#include <check.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -12,6 +10,7 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "group.h"
+#include "support/test.h"
 
 static const char *const tcp[] = {"tls=tcp,self", NULL};
 static const char *const *const settings[] = {NULL, tcp};
@@ -71,10 +70,11 @@ static void unexpected_body(test_rank *rank, void *context) {
     dlc_free(large);
 }
 
-START_TEST(unexpected) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST_EACH(unexpected, SETTINGS) {
     run(2, unexpected_body, settings[_i]);
 }
-END_TEST
 
 /* All ranks send each other several at once, and post the receives in reverse order. */
 static void bidirectional_body(test_rank *rank, void *context) {
@@ -107,11 +107,10 @@ static void bidirectional_body(test_rank *rank, void *context) {
     dlc_free(memory);
 }
 
-START_TEST(bidirectional) {
+TEST_EACH(bidirectional, SETTINGS) {
     run(2, bidirectional_body, settings[_i]);
     run(3, bidirectional_body, settings[_i]);
 }
-END_TEST
 
 /* ---- Short messages --------------------------------------------------------- */
 
@@ -155,10 +154,9 @@ static void limits_body(test_rank *rank, void *context) {
     dlc_free(in);
 }
 
-START_TEST(short_messages) {
+TEST_EACH(short_messages, SETTINGS) {
     run(2, limits_body, settings[_i]);
 }
-END_TEST
 
 /* A size that differs is an error, by whichever protocol the message came, and nothing
  * is written. */
@@ -186,10 +184,9 @@ static void wrong_sizes_body(test_rank *rank, void *context) {
     dlc_free(memory);
 }
 
-START_TEST(wrong_sizes) {
+TEST_EACH(wrong_sizes, SETTINGS) {
     run(2, wrong_sizes_body, settings[_i]);
 }
-END_TEST
 
 /* ---- Description and prediction ----------------------------------------------- */
 
@@ -207,10 +204,9 @@ static void describe_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(describes_itself) {
+TEST_EACH(describes_itself, SETTINGS) {
     run(2, describe_body, settings[_i]);
 }
-END_TEST
 
 /* In a process of its own, since it loads UCX. */
 static void prediction_body(test_rank *rank, void *context) {
@@ -249,10 +245,9 @@ static void prediction_body(test_rank *rank, void *context) {
     plugins_close();
 }
 
-START_TEST(predictions) {
+TEST(predictions) {
     ck_assert_int_eq(ranks_run(1, 60, prediction_body, NULL), 0);
 }
-END_TEST
 
 static void other_settings_body(test_rank *rank, void *context) {
     static const char *const sets[] = {"chunk_bytes=1M", NULL};
@@ -266,10 +261,9 @@ static void other_settings_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(other_settings) {
+TEST(other_settings) {
     ck_assert_int_eq(ranks_run(2, 30, other_settings_body, (void *)"ucx"), 0);
 }
-END_TEST
 
 static void bad_tls_body(test_rank *rank, void *context) {
     static const char *const sets[] = {"tls=carrier-pigeon", NULL};
@@ -282,10 +276,9 @@ static void bad_tls_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(bad_tls) {
+TEST(bad_tls) {
     ck_assert_int_eq(ranks_run(1, 30, bad_tls_body, (void *)"ucx"), 0);
 }
-END_TEST
 
 /* The option that we set for UCX's shared memory must cause no warning where it is
  * unused. */
@@ -307,10 +300,9 @@ static void quiet_body(test_rank *rank, void *context) {
     close(before);
 }
 
-START_TEST(quiet) {
+TEST_EACH(quiet, SETTINGS) {
     run(2, quiet_body, settings[_i]);
 }
-END_TEST
 
 /* ---- What it leaves alone ------------------------------------------------------- */
 
@@ -336,10 +328,9 @@ static void signals_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(signals) {
+TEST(signals) {
     run(2, signals_body, NULL);
 }
-END_TEST
 
 static double cpu_seconds(void) {
     struct rusage used;
@@ -371,30 +362,6 @@ static void idle_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(idle_waits_sleep) {
+TEST_EACH(idle_waits_sleep, SETTINGS) {
     run(2, idle_body, settings[_i]);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("ucx");
-    TCase *tests = tcase_create("ucx");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, unexpected, 0, SETTINGS);
-    tcase_add_loop_test(tests, bidirectional, 0, SETTINGS);
-    tcase_add_loop_test(tests, short_messages, 0, SETTINGS);
-    tcase_add_loop_test(tests, wrong_sizes, 0, SETTINGS);
-    tcase_add_loop_test(tests, describes_itself, 0, SETTINGS);
-    tcase_add_test(tests, predictions);
-    tcase_add_test(tests, other_settings);
-    tcase_add_test(tests, bad_tls);
-    tcase_add_loop_test(tests, quiet, 0, SETTINGS);
-    tcase_add_test(tests, signals);
-    tcase_add_loop_test(tests, idle_waits_sleep, 0, SETTINGS);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,6 +1,5 @@
 /* Conformance of devices: conversions, compared with the compiler's for single numbers,
  * and exhaustively for the small types. */
-#include <check.h>
 #include <fenv.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "base/status.h"
 #include "support/mirror.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 /* For long loops: Check's own assertions write a record each. */
 #define MUST(condition, ...) \
@@ -62,7 +62,10 @@ static double bf16_value(uint16_t bits) {
     return (double)float_of((uint32_t)bits << 16);
 }
 
-START_TEST(every_small_number_becomes_a_float) {
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = teardown,
+              .begin = mirror_begin);
+
+TEST(every_small_number_becomes_a_float) {
     static uint16_t all[65536];
     static float got[65536];
     for (size_t i = 0; i < 65536; i++)
@@ -79,7 +82,6 @@ START_TEST(every_small_number_becomes_a_float) {
     for (size_t i = 0; i < 65536; i++)
         MUST(bits_of(got[i]) == (uint32_t)i << 16, "bf16 %04zx", i);
 }
-END_TEST
 
 /* Is `got` the 16-bit value nearest to x, and the even one of two equally near? Its
  * neighbours in magnitude are got - 1 and got + 1 (infinity stands for one step more).
@@ -151,7 +153,7 @@ static float *numbers(void) {
     return x;
 }
 
-START_TEST(floats_round_to_the_nearest) {
+TEST(floats_round_to_the_nearest) {
     static uint16_t got[N];
     const float *x = numbers();
     convert(N, DLC_F32, x, DLC_F16, got);
@@ -161,9 +163,8 @@ START_TEST(floats_round_to_the_nearest) {
     for (size_t i = 0; i < N; i++)
         nearest(x[i], got[i], bf16_value, 0x1p128, 0x7f80);
 }
-END_TEST
 
-START_TEST(nan_stays_nan) {
+TEST(nan_stays_nan) {
     float x[64];
     uint16_t half[64], bf16[64];
     uint8_t bytes[64];
@@ -182,14 +183,13 @@ START_TEST(nan_stays_nan) {
         ck_assert(bytes[i] == 0 && ints[i] == 0 && longs[i] == 0);
     }
 }
-END_TEST
 
 static double within(double x, double low, double high) {
     double whole = nearbyint(x); /* rounds to nearest, ties to even */
     return whole < low ? low : whole > high ? high : whole;
 }
 
-START_TEST(whole_numbers) {
+TEST(whole_numbers) {
     static uint8_t bytes[N];
     static int32_t ints[N];
     static int64_t longs[N];
@@ -225,9 +225,8 @@ START_TEST(whole_numbers) {
     for (size_t i = 0; i < N; i++)
         MUST(back[i] == (float)longs[i], "back to %a", (double)back[i]);
 }
-END_TEST
 
-START_TEST(doubles) {
+TEST(doubles) {
     static double wide[N];
     static float back[N];
     const float *x = numbers();
@@ -243,9 +242,8 @@ START_TEST(doubles) {
              (double)back[i]);
     }
 }
-END_TEST
 
-START_TEST(same_type_is_a_copy) {
+TEST(same_type_is_a_copy) {
     uint16_t from[100], to[101];
     for (size_t i = 0; i < 100; i++)
         from[i] = (uint16_t)(i * 777);
@@ -254,9 +252,8 @@ START_TEST(same_type_is_a_copy) {
     ck_assert(memcmp(from, to, sizeof from) == 0);
     ck_assert_uint_eq(to[100], 5);
 }
-END_TEST
 
-START_TEST(unsupported_conversions) {
+TEST(unsupported_conversions) {
     char a[64] = "", b[64] = "same";
     ck_assert_int_eq(ops->convert(device, NULL, 8, DLC_F16, a, DLC_U8, b),
                      DLC_ERR_UNSUPPORTED);
@@ -264,27 +261,4 @@ START_TEST(unsupported_conversions) {
     ck_assert_int_eq(ops->convert(device, NULL, 8, (dlc_dtype)99, a, (dlc_dtype)99, b),
                      DLC_ERR_UNSUPPORTED);
     ck_assert_str_eq(b, "same");
-}
-END_TEST
-
-int main(void) {
-    if (!mirror_available())
-        return 77;
-    Suite *suite = suite_create("device conversions");
-    TCase *tests = tcase_create("convert");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, every_small_number_becomes_a_float);
-    tcase_add_test(tests, floats_round_to_the_nearest);
-    tcase_add_test(tests, nan_stays_nan);
-    tcase_add_test(tests, whole_numbers);
-    tcase_add_test(tests, doubles);
-    tcase_add_test(tests, same_type_is_a_copy);
-    tcase_add_test(tests, unsupported_conversions);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,7 +1,6 @@
 /* Conformance of devices: every kernel compared with plain loops, for odd sizes and
  * unaligned pointers; nothing is written outside, and results don't depend on the
  * number of threads. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "base/status.h"
 #include "support/mirror.h"
 #include "support/plugins.h"
+#include "support/test.h"
 #include "support/updates.h"
 
 /* Sizes around the limits of vectors, blocks and threads. */
@@ -81,7 +81,10 @@ static void start_from(const float *from) {
     memcpy(got, from, (MOST + 2 * PAD) * sizeof(float));
 }
 
-START_TEST(scale_is_a_product) {
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = teardown,
+              .begin = mirror_begin);
+
+TEST(scale_is_a_product) {
     FOR_ALL(n, at) {
         start_from(a);
         for (size_t i = at; i < at + n; i++)
@@ -90,9 +93,8 @@ START_TEST(scale_is_a_product) {
         same_bits("scale", n, at);
     }
 }
-END_TEST
 
-START_TEST(add_is_a_sum) {
+TEST(add_is_a_sum) {
     FOR_ALL(n, at) {
         start_from(a);
         for (size_t i = at; i < at + n; i++)
@@ -101,7 +103,6 @@ START_TEST(add_is_a_sum) {
         same_bits("add", n, at);
     }
 }
-END_TEST
 
 static float of_half(uint16_t half) {
     uint32_t bits = (uint32_t)half << 16;
@@ -129,7 +130,7 @@ static uint16_t nearest_half(double exact) {
 
 /* Halves with 8 bits of mantissa and similar exponents: float32 holds their sum
  * exactly, so there is only one rounding. */
-START_TEST(add_bf16_rounds_to_nearest_even) {
+TEST(add_bf16_rounds_to_nearest_even) {
     uint16_t *x = (uint16_t *)b, *y = (uint16_t *)got, *sum = (uint16_t *)want;
     dlc_random random = dlc_random_make(7, 7);
     int ties = 0;
@@ -148,9 +149,8 @@ START_TEST(add_bf16_rounds_to_nearest_even) {
     }
     ck_assert_int_gt(ties, 1000);
 }
-END_TEST
 
-START_TEST(add_bf16_at_the_ends) {
+TEST(add_bf16_at_the_ends) {
     static const struct {
         uint16_t x, y, sum;
     } rows[] = {
@@ -176,10 +176,9 @@ START_TEST(add_bf16_at_the_ends) {
     ck_assert(isnan(of_half(less)));
     ops->close(device);
 }
-END_TEST
 
 /* Two roundings, never a fused multiply-add: the same on every CPU. */
-START_TEST(axpy_rounds_twice) {
+TEST(axpy_rounds_twice) {
     FOR_ALL(n, at) {
         start_from(a);
         for (size_t i = at; i < at + n; i++) {
@@ -190,7 +189,6 @@ START_TEST(axpy_rounds_twice) {
         same_bits("axpy", n, at);
     }
 }
-END_TEST
 
 /* The order of dlc_device_ops.sum. */
 static float pairwise(const float *const *sources, int32_t count, size_t i) {
@@ -203,7 +201,7 @@ static float pairwise(const float *const *sources, int32_t count, size_t i) {
     return s[0];
 }
 
-START_TEST(sum_is_pairwise) {
+TEST(sum_is_pairwise) {
     enum { MAX = 19 };
     const float *sources[MAX];
     dlc_random random = dlc_random_make(5, 5);
@@ -225,9 +223,8 @@ START_TEST(sum_is_pairwise) {
     }
     ops->close(device);
 }
-END_TEST
 
-START_TEST(sum_into_a_source) {
+TEST(sum_into_a_source) {
     const float *sources[13];
     open_device(2);
     for (int32_t count = 1; count <= 13; count++)
@@ -245,10 +242,9 @@ START_TEST(sum_into_a_source) {
         }
     ops->close(device);
 }
-END_TEST
 
 /* Destinations: all of its sources, some of them, others, and one of them twice. */
-START_TEST(sum_to_several) {
+TEST(sum_to_several) {
     enum { MAX = 9 };
     static float room_of[MAX][20001 + 2 * PAD], expected[20001 + 2 * PAD];
     const float *sources[MAX];
@@ -280,9 +276,8 @@ START_TEST(sum_to_several) {
         }
     ops->close(device);
 }
-END_TEST
 
-START_TEST(sum_of_nothing_is_refused) {
+TEST(sum_of_nothing_is_refused) {
     open_device(1);
     ck_assert_int_eq(ops->sum(device, NULL, 5, NULL, 0, got), DLC_ERR_CONFIG);
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "0 sources"));
@@ -290,10 +285,9 @@ START_TEST(sum_of_nothing_is_refused) {
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "0 destinations"));
     ops->close(device);
 }
-END_TEST
 
 /* The numbers are the same with any number of threads, and added by any calls. */
-START_TEST(norms_are_sums_of_squares) {
+TEST(norms_are_sums_of_squares) {
     double first[SIZES];
     double *sums = calloc(MOST / DLC_SQUARE_PIECE + 1, sizeof *sums);
     FOR_ALL(n, at) {
@@ -317,7 +311,6 @@ START_TEST(norms_are_sums_of_squares) {
     }
     free(sums);
 }
-END_TEST
 
 /* ---- Updates ----------------------------------------------------------------- */
 
@@ -374,16 +367,15 @@ static void check_update(const dlc_update *update, size_t n, size_t at) {
     free(wanted.memory);
 }
 
-START_TEST(updates_follow_the_rule) {
+TEST_EACH(updates_follow_the_rule, TEST_RULES) {
     const dlc_update update = test_update(_i);
     FOR_ALL(n, at) {
         check_update(&update, n, at);
     }
 }
-END_TEST
 
 /* Infinite: gradients are not clipped, not even infinite ones. */
-START_TEST(updates_without_decay_or_clipping) {
+TEST_EACH(updates_without_decay_or_clipping, TEST_RULES) {
     dlc_update update = test_update(_i);
     update.values.weight_decay = update.values.l1_decay = 0;
     update.values.clip_value = INFINITY;
@@ -393,7 +385,6 @@ START_TEST(updates_without_decay_or_clipping) {
     check_update(&update, 20001, PAD);
     ops->close(device);
 }
-END_TEST
 
 enum { GRADIENTS = 5, TARGETS = 3 };
 
@@ -449,7 +440,7 @@ static void check_update_to(const dlc_update *update, size_t n, int32_t count,
 }
 
 /* The last length exceeds the caches. */
-START_TEST(update_to_is_a_sum_and_an_update) {
+TEST_EACH(update_to_is_a_sum_and_an_update, TEST_RULES) {
     static const size_t lengths[] = {0, 1, 17, 1029, 20001};
     const dlc_update update = test_update(_i);
     open_device(2);
@@ -464,11 +455,10 @@ START_TEST(update_to_is_a_sum_and_an_update) {
     }
     ops->close(device);
 }
-END_TEST
 
 /* Planes begin and end anywhere, even within vectors; bytes have the floats' alignment,
  * and others. */
-START_TEST(normalize_takes_each_channels_values) {
+TEST(normalize_takes_each_channels_values) {
     static const size_t planes[] = {
         1, 2, 3, 7, 64, 784, 16385, 227 * 227, (size_t)1 << 33};
     static const float means[] = {123.68f, -0.1f, 0, 1e30f, 103.939f};
@@ -490,9 +480,8 @@ START_TEST(normalize_takes_each_channels_values) {
         same_bits("normalize", n, at);
     }
 }
-END_TEST
 
-START_TEST(copy_and_fill) {
+TEST(copy_and_fill) {
     FOR_ALL(n, at) {
         unsigned char *bytes = (unsigned char *)got + 4 * at + 1;
         start_from(a);
@@ -509,35 +498,4 @@ START_TEST(copy_and_fill) {
     ck_assert_int_eq(ops->copy(device, NULL, got, b, MOST * sizeof(float)), DLC_OK);
     same_bits("copy", MOST, 0);
     ops->close(device);
-}
-END_TEST
-
-int main(void) {
-    if (!mirror_available())
-        return 77;
-    Suite *suite = suite_create("device kernels");
-    TCase *tests = tcase_create("kernels");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, scale_is_a_product);
-    tcase_add_test(tests, add_is_a_sum);
-    tcase_add_test(tests, add_bf16_rounds_to_nearest_even);
-    tcase_add_test(tests, add_bf16_at_the_ends);
-    tcase_add_test(tests, axpy_rounds_twice);
-    tcase_add_test(tests, sum_is_pairwise);
-    tcase_add_test(tests, sum_into_a_source);
-    tcase_add_test(tests, sum_to_several);
-    tcase_add_test(tests, sum_of_nothing_is_refused);
-    tcase_add_test(tests, norms_are_sums_of_squares);
-    tcase_add_loop_test(tests, updates_follow_the_rule, 0, TEST_RULES);
-    tcase_add_loop_test(tests, updates_without_decay_or_clipping, 0, TEST_RULES);
-    tcase_add_loop_test(tests, update_to_is_a_sum_and_an_update, 0, TEST_RULES);
-    tcase_add_test(tests, normalize_takes_each_channels_values);
-    tcase_add_test(tests, copy_and_fill);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,6 +1,5 @@
 /* Conformance of the cpu device's memory: zeroed, aligned, of any size; shared between
  * processes, and refused when it is not the exported memory. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,6 +7,7 @@
 #include "base/status.h"
 #include "support/plugins.h"
 #include "support/ranks.h"
+#include "support/test.h"
 
 static const dlc_device_ops *ops;
 static dlc_device *device;
@@ -27,7 +27,9 @@ static dlc_memory no_memory(void) {
     return (dlc_memory){.size = sizeof(dlc_memory)};
 }
 
-START_TEST(zeroed_and_aligned) {
+TEST_SETTINGS(.name = "memory", .timeout = 60, .setup = setup, .teardown = teardown);
+
+TEST(zeroed_and_aligned) {
     static const size_t sizes[] = {0,    1,       63,      64,      4096,
                                    4097, 2097151, 2097152, 2097153, 40000000};
     for (uint32_t flags = 0; flags <= 3; flags++)
@@ -48,9 +50,8 @@ START_TEST(zeroed_and_aligned) {
             ops->free(device, &memory); /* freeing twice does no harm */
         }
 }
-END_TEST
 
-START_TEST(too_much) {
+TEST(too_much) {
     static const size_t sizes[] = {(size_t)1 << 60, SIZE_MAX, SIZE_MAX - 100};
     for (uint32_t flags = 0; flags <= DLC_MEM_SHARED; flags++)
         for (size_t i = 0; i < 3; i++) {
@@ -61,9 +62,8 @@ START_TEST(too_much) {
             ck_assert_ptr_null(memory.base);
         }
 }
-END_TEST
 
-START_TEST(only_shared_is_exported) {
+TEST(only_shared_is_exported) {
     dlc_memory memory = no_memory(), again = no_memory();
     dlc_ipc_handle share = {.size = sizeof share};
     ck_assert_int_eq(ops->alloc(device, 1 << 22, 0, &memory), DLC_OK);
@@ -82,9 +82,8 @@ START_TEST(only_shared_is_exported) {
     ops->free(device, &again);
     ops->free(device, &memory);
 }
-END_TEST
 
-START_TEST(freed_is_refused) {
+TEST(freed_is_refused) {
     dlc_memory memory = no_memory(), other = no_memory(), again = no_memory();
     dlc_ipc_handle share = {.size = sizeof share};
     ck_assert_int_eq(ops->alloc(device, 5000, DLC_MEM_SHARED, &memory), DLC_OK);
@@ -97,9 +96,8 @@ START_TEST(freed_is_refused) {
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "not what was exported"));
     ops->free(device, &other);
 }
-END_TEST
 
-START_TEST(changed_shares) {
+TEST(changed_shares) {
     dlc_memory memory = no_memory();
     dlc_ipc_handle share = {.size = sizeof share};
     size_t refused = 0;
@@ -117,7 +115,25 @@ START_TEST(changed_shares) {
     ck_assert_uint_ge(refused, 4 + 6 + 32); /* pid, the size's upper bytes, the key */
     ops->free(device, &memory);
 }
-END_TEST
+
+TEST(describes_itself) {
+    dlc_device_info info = {.size = sizeof info};
+    dlc_device_args args = {.size = sizeof args, .index = 1};
+    int32_t count = 0;
+    ck_assert_int_eq(ops->count(&count), DLC_OK);
+    ck_assert_int_eq(count, 1);
+    ck_assert_int_eq(ops->describe(0, &info), DLC_OK);
+    ck_assert_str_ne(info.name, "");
+    ck_assert_int_ge(info.compute_units, 1);
+    ck_assert_uint_gt(info.memory_bytes, 1 << 20);
+    ck_assert_int_eq(ops->describe(1, &info), DLC_ERR_CONFIG);
+    ck_assert_int_eq(ops->open(&args, &device), DLC_ERR_CONFIG);
+    /* A caller that knows only the name. */
+    memset(&info, 0x55, sizeof info);
+    info.size = offsetof(dlc_device_info, memory_bytes);
+    ck_assert_int_eq(ops->describe(0, &info), DLC_OK);
+    ck_assert_uint_eq(info.memory_bytes, 0x5555555555555555u);
+}
 
 /* Rank 0 owns it and has exited before the others read it. */
 static void shared_body(test_rank *rank, void *context) {
@@ -144,51 +160,9 @@ static void shared_body(test_rank *rank, void *context) {
     teardown();
 }
 
-START_TEST(outlives_its_owner) {
+TEST_SETTINGS(.name = "between processes", .timeout = 60);
+
+TEST_EACH(outlives_its_owner, 2) {
     size_t bytes = _i == 0 ? 100 : 5 << 20;
     ck_assert_int_eq(ranks_run(3, 30, shared_body, &bytes), 0);
-}
-END_TEST
-
-START_TEST(describes_itself) {
-    dlc_device_info info = {.size = sizeof info};
-    dlc_device_args args = {.size = sizeof args, .index = 1};
-    int32_t count = 0;
-    ck_assert_int_eq(ops->count(&count), DLC_OK);
-    ck_assert_int_eq(count, 1);
-    ck_assert_int_eq(ops->describe(0, &info), DLC_OK);
-    ck_assert_str_ne(info.name, "");
-    ck_assert_int_ge(info.compute_units, 1);
-    ck_assert_uint_gt(info.memory_bytes, 1 << 20);
-    ck_assert_int_eq(ops->describe(1, &info), DLC_ERR_CONFIG);
-    ck_assert_int_eq(ops->open(&args, &device), DLC_ERR_CONFIG);
-    /* A caller that knows only the name. */
-    memset(&info, 0x55, sizeof info);
-    info.size = offsetof(dlc_device_info, memory_bytes);
-    ck_assert_int_eq(ops->describe(0, &info), DLC_OK);
-    ck_assert_uint_eq(info.memory_bytes, 0x5555555555555555u);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("device memory");
-    TCase *tests = tcase_create("memory");
-    TCase *forked = tcase_create("between processes");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, zeroed_and_aligned);
-    tcase_add_test(tests, too_much);
-    tcase_add_test(tests, only_shared_is_exported);
-    tcase_add_test(tests, freed_is_refused);
-    tcase_add_test(tests, changed_shares);
-    tcase_add_test(tests, describes_itself);
-    tcase_set_timeout(forked, 60);
-    tcase_add_loop_test(forked, outlives_its_owner, 0, 2);
-    suite_add_tcase(suite, tests);
-    suite_add_tcase(suite, forked);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,7 +1,6 @@
 /* Conformance of devices: what training in 16-bit floats needs, that is sums of them,
  * the loss scale, and updates that read values and scale from memory. Compared
  * with plain loops. */
-#include <check.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "base/status.h"
 #include "support/mirror.h"
 #include "support/plugins.h"
+#include "support/test.h"
 #include "support/updates.h"
 
 enum { MOST = 40007, PAD = 8 };
@@ -64,7 +64,10 @@ static uint16_t nearest_half(double exact) {
     return best;
 }
 
-START_TEST(add_f16_rounds_to_nearest_even) {
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = teardown,
+              .begin = mirror_begin);
+
+TEST(add_f16_rounds_to_nearest_even) {
     dlc_random random = dlc_random_make(3, 3);
     enum { COUNT = 600 };
     uint16_t x[COUNT], y[COUNT + 1], want[COUNT];
@@ -93,9 +96,8 @@ START_TEST(add_f16_rounds_to_nearest_even) {
     ck_assert_uint_eq(y[COUNT], 0x1234);
     ops->close(device);
 }
-END_TEST
 
-START_TEST(add_f16_of_any_size) {
+TEST(add_f16_of_any_size) {
     uint16_t *x = malloc(MOST * sizeof *x), *y = malloc((MOST + PAD) * sizeof *y);
     FOR_ALL(n) {
         for (size_t i = 0; i < MOST; i++) {
@@ -112,11 +114,10 @@ START_TEST(add_f16_of_any_size) {
     free(x);
     free(y);
 }
-END_TEST
 
 /* ---- add_mean ------------------------------------------------------------ */
 
-START_TEST(add_mean_is_a_weighted_mean) {
+TEST(add_mean_is_a_weighted_mean) {
     const float pair[2] = {10, 4}, none[2] = {7, 0};
     float y = 1;
     open_device(1);
@@ -126,7 +127,6 @@ START_TEST(add_mean_is_a_weighted_mean) {
     ck_assert(y == 2.25f);
     ops->close(device);
 }
-END_TEST
 
 /* ---- update -------------------------------------------------------------- */
 
@@ -182,7 +182,7 @@ static void check_same_update(size_t n, const dlc_update *one, const dlc_update 
 }
 
 /* Values and scale in memory give the same result as by value. */
-START_TEST(update_reads_its_values) {
+TEST_EACH(update_reads_its_values, TEST_RULES) {
     const dlc_update wanted = test_update(_i);
     const dlc_loss_scale scale = {.scale = 16, .inverse = 0.0625f};
     FOR_ALL(n) {
@@ -194,9 +194,8 @@ START_TEST(update_reads_its_values) {
         check_same_update(n, &update, &wanted);
     }
 }
-END_TEST
 
-START_TEST(update_skips_an_overflow) {
+TEST_EACH(update_skips_an_overflow, TEST_RULES) {
     const dlc_loss_scale scale = {.scale = 16, .inverse = 0.0625f, .overflow = 1};
     FOR_ALL(n) {
         state a = make_state(), b = make_state();
@@ -216,12 +215,11 @@ START_TEST(update_skips_an_overflow) {
         free_state(&b);
     }
 }
-END_TEST
 
 /* ---- update_loss_scale ---------------------------------------------------------- */
 
 /* Wherever the non-finite element is, the sums of squares tell. */
-START_TEST(update_loss_scale_finds_every_overflow) {
+TEST(update_loss_scale_finds_every_overflow) {
     static const float bad[] = {INFINITY, -INFINITY, NAN};
     float *x = calloc(MOST + 1, sizeof *x);
     double *sums = calloc(MOST / DLC_SQUARE_PIECE + 1, sizeof *sums), square = 0;
@@ -253,9 +251,8 @@ START_TEST(update_loss_scale_finds_every_overflow) {
     free(sums);
     free(x);
 }
-END_TEST
 
-START_TEST(update_loss_scale_adapts) {
+TEST(update_loss_scale_adapts) {
     const double good = 1, bad = INFINITY;
     dlc_loss_scale scale = {.scale = 4};
     open_device(1);
@@ -290,27 +287,4 @@ START_TEST(update_loss_scale_adapts) {
     UPDATE(&good); /* at the upper limit */
     IS(0x1p24f, 0x1p-24f, 0, 0, 4);
     ops->close(device);
-}
-END_TEST
-
-int main(void) {
-    if (!mirror_available())
-        return 77;
-    Suite *suite = suite_create("device precision");
-    TCase *tests = tcase_create("precision");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, add_f16_rounds_to_nearest_even);
-    tcase_add_test(tests, add_f16_of_any_size);
-    tcase_add_test(tests, add_mean_is_a_weighted_mean);
-    tcase_add_loop_test(tests, update_reads_its_values, 0, TEST_RULES);
-    tcase_add_loop_test(tests, update_skips_an_overflow, 0, TEST_RULES);
-    tcase_add_test(tests, update_loss_scale_finds_every_overflow);
-    tcase_add_test(tests, update_loss_scale_adapts);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

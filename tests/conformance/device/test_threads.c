@@ -1,6 +1,5 @@
 /* Where the cpu device's threads run: each on one of the CPUs that it is given;
  * elsewhere if the user has placed threads; and where they were before after close. */
-#include <check.h>
 #include <dirent.h>
 #include <sched.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 
 #include "base/status.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 static const dlc_device_ops *ops;
 static cpu_set_t before;
@@ -51,7 +51,9 @@ static int caller_is_back(void) {
     return CPU_EQUAL(&now, &before);
 }
 
-START_TEST(one_is_bound_and_released) {
+TEST_SETTINGS(.setup = setup, .teardown = plugins_close);
+
+TEST(one_is_bound_and_released) {
     if (found < 2)
         return; /* nothing to test with one */
     int others = bound_to(cpus[0]);
@@ -60,9 +62,8 @@ START_TEST(one_is_bound_and_released) {
     ops->close(device);
     ck_assert(caller_is_back());
 }
-END_TEST
 
-START_TEST(two_are_bound_apart) {
+TEST(two_are_bound_apart) {
     const char *limit = getenv("OMP_THREAD_LIMIT");
     if (found < 2 || (limit && atoi(limit) < 2))
         return;
@@ -80,9 +81,8 @@ START_TEST(two_are_bound_apart) {
     ck_assert_int_eq(bound_to(cpus[1]), 1);
     ops->close(device);
 }
-END_TEST
 
-START_TEST(the_user_comes_first) {
+TEST_EACH(the_user_comes_first, 3) {
     static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES",
                                         "GOMP_CPU_AFFINITY"};
     if (found < 2)
@@ -93,10 +93,9 @@ START_TEST(the_user_comes_first) {
     ops->close(device);
     ck_assert_int_eq(unsetenv(names[_i]), 0);
 }
-END_TEST
 
 /* A plugin may ask for a CPU that does not exist; that does no harm. */
-START_TEST(nonexistent_cpus_are_ignored) {
+TEST_EACH(nonexistent_cpus_are_ignored, 3) {
     static const int32_t absurd[] = {8191, 100000, -1};
     cpus[0] = cpus[1] = absurd[_i];
     dlc_device *device = open_device(2);
@@ -104,21 +103,4 @@ START_TEST(nonexistent_cpus_are_ignored) {
     float x[4] = {1, 2, 3, 4};
     ck_assert_int_eq(ops->scale(device, NULL, 4, 2, x), DLC_OK);
     ops->close(device);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("device threads");
-    TCase *tests = tcase_create("threads");
-    tcase_add_checked_fixture(tests, setup, plugins_close);
-    tcase_add_test(tests, one_is_bound_and_released);
-    tcase_add_test(tests, two_are_bound_apart);
-    tcase_add_loop_test(tests, the_user_comes_first, 0, 3);
-    tcase_add_loop_test(tests, nonexistent_cpus_are_ignored, 0, 3);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

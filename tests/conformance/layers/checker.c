@@ -12,12 +12,10 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "reference.h"
+#include "support/test.h"
 #include "target.h"
 
-enum {
-    SAMPLES = 48, /* gradients checked per tensor */
-    SKIPPED = 77  /* exit code that ctest takes for skipped */
-};
+enum { SAMPLES = 48 }; /* gradients checked per tensor */
 
 /* The place of number `i` in a random order of `count` numbers, without a table. */
 static uint64_t shuffled(uint64_t i, uint64_t count, uint64_t salt) {
@@ -441,21 +439,10 @@ void check_refused(const layer_spec *spec, dlc_status status, const char *words)
     dlc_free(r);
 }
 
-int skip_suite(const char *why) {
-    (void)fprintf(stderr, "skipped: %s\n", why);
-    return SKIPPED;
-}
-
-int run_suite(const char *name, TCase *tests) {
+int layers_begin(int argc, char **argv) {
+    (void)argc, (void)argv;
     if (target_why_not())
-        return skip_suite(target_why_not());
+        return tests_skip(target_why_not());
     (void)fixture_plugin(); /* loads the plugin once, before tests fork */
-    Suite *suite = suite_create(name);
-    tcase_set_timeout(tests, 120);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return TESTS_RUN;
 }

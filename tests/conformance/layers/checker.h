@@ -3,11 +3,8 @@
 #ifndef CHECKER_H
 #define CHECKER_H
 
-#include <check.h>
-
 #include "layer_fixture.h"
-
-#define COUNT(table) ((int)(sizeof(table) / sizeof *(table)))
+#include "support/test.h"
 
 /* Fills with well-spread values without ties, equal for equal `salt`: finite
  * differences then meet no kink of max or relu. */
@@ -47,10 +44,8 @@ void check_test_net(const layer_spec *train, const layer_spec *test, double most
 /* Building must fail with `status`, and a message that contains `words`. */
 void check_refused(const layer_spec *spec, dlc_status status, const char *words);
 
-/* Runs the suite of `tests`; returns the exit code. */
-int run_suite(const char *name, TCase *tests);
-/* Prints why the suite is skipped; returns the exit code. */
-int skip_suite(const char *why);
+/* For TEST_SETTINGS: loads the plugin, or skips all tests and says why. */
+int layers_begin(int argc, char **argv);
 
 /* Largest difference of two arrays; NaN if there is one. */
 double largest_difference(const float *a, const float *b, int64_t count);

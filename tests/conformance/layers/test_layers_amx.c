@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "support/test.h"
 #include "target.h"
 
 typedef struct layer_case {
@@ -111,11 +112,47 @@ static int chooses(const layer_spec *spec) {
     return describes(spec, is_emulated() ? "own:amx_emulated" : "own:amx_tiles");
 }
 
+/* Not registered: is_here() runs it. */
+START_TEST(first) {
+    layer_spec spec = spec_of(&small[0]);
+    ck_assert(chooses(&spec));
+}
+END_TEST
+
+/* A run of its own, since fixtures need one. */
+static int is_here(void) {
+    Suite *suite = suite_create("amx");
+    TCase *tests = tcase_create("all");
+    tcase_add_test(tests, first);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    (void)fixture_plugin();
+    srunner_run_all(runner, CK_SILENT);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return !failed;
+}
+
+static int begin(int argc, char **argv) {
+    if (!target_layers_are("onednn"))
+        return tests_skip("only oneDNN's layers multiply by tiles");
+    if (!is_emulated() && !is_here())
+        return tests_skip("this CPU has no AMX");
+    return layers_begin(argc, argv);
+}
+
+/* The emulation is too slow for all of `large`. */
+static int large_count(void) {
+    return COUNT(large) - (is_emulated() ? HEAVY : 0);
+}
+
+TEST_SETTINGS(.timeout = 120, .begin = begin);
+
 /* ---- Compared with plain references --------------------------------------------- */
 
 static const double tolerance = 1.0 / 64; /* weights are rounded, too */
 
-START_TEST(reference) {
+TEST_EACH(reference, COUNT(small)) {
     layer_spec spec = spec_of(&small[_i]);
     ck_assert(chooses(&spec));
     if (library_has_bf16()) {
@@ -134,7 +171,6 @@ START_TEST(reference) {
     spec.layout = spec.in[0].rank == 4 ? "last" : NULL;
     check_layer(&spec, tolerance);
 }
-END_TEST
 
 /* ---- Compared with float32, from the same rounded numbers ------------------------ */
 
@@ -249,16 +285,15 @@ static void check_float32(layer_spec spec) {
     fixture_close(&own);
 }
 
-START_TEST(float32) {
+TEST_EACH(float32, large_count()) {
     layer_spec spec = spec_of(&large[_i]);
     spec.layout = spec.in[0].rank == 4 ? "last" : NULL;
     check_float32(spec);
     spec.accumulate = 1;
     check_float32(spec);
 }
-END_TEST
 
-START_TEST(float32_of_small) {
+TEST_EACH(float32_of_small, COUNT(small)) {
     layer_spec spec = spec_of(&small[_i]);
     check_float32(spec);
     spec.accumulate = 1;
@@ -267,9 +302,8 @@ START_TEST(float32_of_small) {
     spec.no_gradient = 1;
     check_float32(spec);
 }
-END_TEST
 
-START_TEST(fused) {
+TEST_EACH(fused, 6) {
     static const layer_case *const cases[] = {&small[2], &small[3],  &small[9],
                                               &large[4], &large[12], &large[23]};
     static const char *const activations[] = {"", "negative_slope=0.25"};
@@ -283,17 +317,15 @@ START_TEST(fused) {
         check_float32(spec);
     }
 }
-END_TEST
 
 /* ---- The same bits -------------------------------------------------------------- */
 
-START_TEST(any_number_of_threads) {
+TEST_EACH(any_number_of_threads, large_count()) {
     check_any_number_of_threads(spec_of(&large[_i]));
 }
-END_TEST
 
 /* Ranks that differ exchange plain parameters; the results are the same bits. */
-START_TEST(plain_params) {
+TEST_EACH(plain_params, COUNT(small)) {
     fixture own, plain;
     layer_spec spec = spec_of(&small[_i]);
     spec.layout = spec.in[0].rank == 4 ? "last" : NULL;
@@ -310,11 +342,10 @@ START_TEST(plain_params) {
     fixture_close(&plain);
     fixture_close(&own);
 }
-END_TEST
 
 /* ---- Test nets ------------------------------------------------------------------ */
 
-START_TEST(test_nets) {
+TEST(test_nets) {
     static const char *const settings[] = {
         "num_output=40 kernel_size=3 pad=1",
         "num_output=40 kernel_size=3 pad=1 layout=library",
@@ -335,11 +366,10 @@ START_TEST(test_nets) {
                 check_test_net(&train, &test, 0.5);
         }
 }
-END_TEST
 
 /* A train net of images channels last has weights in that order, of a matrix plain
  * ones; a test net reads either. */
-START_TEST(test_nets_of_products) {
+TEST(test_nets_of_products) {
     for (int i = 0; i < 8; i++) {
         layer_spec train = {.type = "inner_product",
                             .settings = "num_output=37",
@@ -354,7 +384,6 @@ START_TEST(test_nets_of_products) {
         check_test_net(&train, &test, 0.5);
     }
 }
-END_TEST
 
 /* ---- NaN ------------------------------------------------------------------------ */
 
@@ -365,7 +394,7 @@ static int count_nan(const float *data, int64_t count) {
     return found;
 }
 
-START_TEST(nan_spreads) {
+TEST(nan_spreads) {
     fixture r;
     const layer_spec spec = {.type = "convolution",
                              .settings = "num_output=20 kernel_size=3 pad=1",
@@ -386,7 +415,6 @@ START_TEST(nan_spreads) {
     ck_assert(isnan(r.param_diff[1][3]) && !isnan(r.param_diff[1][4]));
     fixture_close(&r);
 }
-END_TEST
 
 /* ---- When they are chosen ------------------------------------------------------- */
 
@@ -396,7 +424,7 @@ static int chosen(const char *settings, dlc_shape in) {
     return chooses(&spec);
 }
 
-START_TEST(choice) {
+TEST(choice) {
     ck_assert(chosen("num_output=64 kernel_size=3", SHAPE(2, 64, 9, 9)));
     ck_assert(chosen("num_output=64 kernel_size=3", SHAPE(2, 3, 9, 9)));
     ck_assert(chosen("num_output=32 kernel_size=3 group=2", SHAPE(2, 32, 9, 9)));
@@ -416,9 +444,8 @@ START_TEST(choice) {
     spec.plain_params = 1;
     ck_assert(chooses(&spec) && describes(&spec, "plain"));
 }
-END_TEST
 
-START_TEST(other_choice) {
+TEST_EACH(other_choice, 7) {
     static const struct {
         const char *settings;
         dlc_shape in;
@@ -433,9 +460,8 @@ START_TEST(other_choice) {
     };
     ck_assert(!library_has_bf16() || !chosen(others[_i].settings, others[_i].in));
 }
-END_TEST
 
-START_TEST(forbidden) {
+TEST(forbidden) {
     layer_spec spec = spec_of(&small[2]);
     if (library_has_bf16()) {
         ck_assert_int_eq(setenv("DLCORE_AMX", "off", 1), 0);
@@ -443,47 +469,4 @@ START_TEST(forbidden) {
     }
     ck_assert_int_eq(setenv("DLCORE_AMX", "emulated", 1), 0);
     ck_assert(describes(&spec, "own:amx_emulated"));
-}
-END_TEST
-
-START_TEST(first) {
-    layer_spec spec = spec_of(&small[0]);
-    ck_assert(chooses(&spec));
-}
-END_TEST
-
-/* A run of its own, since fixtures need one. */
-static int is_here(void) {
-    Suite *suite = suite_create("amx");
-    TCase *tests = tcase_create("all");
-    tcase_add_test(tests, first);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    (void)fixture_plugin();
-    srunner_run_all(runner, CK_SILENT);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return !failed;
-}
-
-int main(void) {
-    const int count = COUNT(large) - (is_emulated() ? HEAVY : 0);
-    if (!target_layers_are("onednn"))
-        return skip_suite("only oneDNN's layers multiply by tiles");
-    if (!is_emulated() && !is_here())
-        return skip_suite("this CPU has no AMX");
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, reference, 0, COUNT(small));
-    tcase_add_loop_test(tests, float32, 0, count);
-    tcase_add_loop_test(tests, float32_of_small, 0, COUNT(small));
-    tcase_add_loop_test(tests, fused, 0, 6);
-    tcase_add_loop_test(tests, any_number_of_threads, 0, count);
-    tcase_add_loop_test(tests, plain_params, 0, COUNT(small));
-    tcase_add_test(tests, test_nets);
-    tcase_add_test(tests, test_nets_of_products);
-    tcase_add_test(tests, nan_spreads);
-    tcase_add_test(tests, choice);
-    tcase_add_loop_test(tests, other_choice, 0, 7);
-    tcase_add_test(tests, forbidden);
-    return run_suite("layers-amx", tests);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "support/test.h"
 #include "target.h"
 
 static const struct {
@@ -48,7 +49,15 @@ static int chooses_batch_blocked(const char *settings, dlc_shape in) {
     return blocked;
 }
 
-START_TEST(convolution) {
+static int begin(int argc, char **argv) {
+    if (!target_layers_are("onednn"))
+        return tests_skip("only oneDNN's layers have a batch-blocked layout");
+    return layers_begin(argc, argv);
+}
+
+TEST_SETTINGS(.timeout = 120, .begin = begin);
+
+TEST_EACH(convolution, COUNT(convolutions)) {
     char text[128];
     layer_spec spec = spec_of(_i, text, sizeof text);
     ck_assert(chooses_batch_blocked(text, spec.in[0]));
@@ -60,11 +69,10 @@ START_TEST(convolution) {
     spec.layout = "last";
     check_layer(&spec, 2e-5);
 }
-END_TEST
 
 /* Chosen if few or odd channels would leave vectors of channels partly empty, by shapes
  * alone. */
-START_TEST(choice) {
+TEST(choice) {
     ck_assert(
         chooses_batch_blocked("num_output=20 kernel_size=5", SHAPE(64, 1, 28, 28)));
     ck_assert(
@@ -82,16 +90,14 @@ START_TEST(choice) {
     ck_assert(!chooses_batch_blocked("num_output=4 kernel_size=1 layout=batch_blocked",
                                      SHAPE(15, 4, 2, 2)));
 }
-END_TEST
 
-START_TEST(any_number_of_threads) {
+TEST_EACH(any_number_of_threads, COUNT(convolutions)) {
     char text[128];
     check_any_number_of_threads(spec_of(_i, text, sizeof text));
 }
-END_TEST
 
 /* Not every gradient is requested: the input of the first layer has none. */
-START_TEST(no_input_gradient) {
+TEST_EACH(no_input_gradient, COUNT(convolutions)) {
     fixture both[2];
     char text[128];
     layer_spec spec = spec_of(_i, text, sizeof text);
@@ -107,7 +113,6 @@ START_TEST(no_input_gradient) {
     fixture_close(&both[0]);
     fixture_close(&both[1]);
 }
-END_TEST
 
 /* Batch-blocked in either net, in both, or in none. */
 static void check_batches(const char *settings, const char *fused, int64_t train_batch,
@@ -121,7 +126,7 @@ static void check_batches(const char *settings, const char *fused, int64_t train
     check_test_net(&train, &test, 1e-4);
 }
 
-START_TEST(test_nets) {
+TEST(test_nets) {
     static const char *const settings[] = {
         "num_output=20 kernel_size=3 layout=batch_blocked",
         "num_output=20 kernel_size=3 pad=1 layout=batch_blocked",
@@ -136,7 +141,6 @@ START_TEST(test_nets) {
         check_batches(settings[k], NULL, 5, 16);
     }
 }
-END_TEST
 
 static const struct {
     const char *type, *settings;
@@ -164,7 +168,7 @@ static const struct {
     {"convolution", "num_output=16 kernel_size=3 layout=library", {4, {16, 5, 5, 4}}},
 };
 
-START_TEST(reading) {
+TEST_EACH(reading, COUNT(readers)) {
     layer_spec spec = {.type = readers[_i].type,
                        .settings = readers[_i].settings,
                        .in = {readers[_i].in},
@@ -173,10 +177,9 @@ START_TEST(reading) {
     spec.phase = DLC_PHASE_TEST;
     check_layer(&spec, 1e-4);
 }
-END_TEST
 
 /* Layers that work channel by channel keep the layout. */
-START_TEST(staying) {
+TEST(staying) {
     static const char *const types[] = {"pooling", "relu"};
     for (int k = 0; k < COUNT(types); k++) {
         fixture r;
@@ -193,19 +196,4 @@ START_TEST(staying) {
         ck_assert(!family->same_layout(&r.in[0], &back));
         fixture_close(&r);
     }
-}
-END_TEST
-
-int main(void) {
-    if (!target_layers_are("onednn"))
-        return skip_suite("only oneDNN's layers have a batch-blocked layout");
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, convolution, 0, COUNT(convolutions));
-    tcase_add_loop_test(tests, any_number_of_threads, 0, COUNT(convolutions));
-    tcase_add_loop_test(tests, no_input_gradient, 0, COUNT(convolutions));
-    tcase_add_loop_test(tests, reading, 0, COUNT(readers));
-    tcase_add_test(tests, choice);
-    tcase_add_test(tests, test_nets);
-    tcase_add_test(tests, staying);
-    return run_suite("layers-batch-blocked", tests);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/test.h"
 #include "target.h"
 
 /* Channels that are no multiple of vectors or of blocks, images that are no multiple of
@@ -65,7 +66,15 @@ static int has_type(int type) {
     return types[type].floats == DLC_F32 || fixture_has(types[type].floats);
 }
 
-START_TEST(reference) {
+static int begin(int argc, char **argv) {
+    if (!target_layers_are("onednn"))
+        return tests_skip("only oneDNN's layers have depthwise kernels of their own");
+    return layers_begin(argc, argv);
+}
+
+TEST_SETTINGS(.timeout = 120, .begin = begin);
+
+TEST_EACH(reference, COUNT(convolutions)) {
     for (int type = 0; type < COUNT(types); type++) {
         layer_spec spec = {.type = "convolution",
                            .settings = convolutions[_i].settings,
@@ -85,7 +94,6 @@ START_TEST(reference) {
         check_layer(&spec, types[type].tolerance);
     }
 }
-END_TEST
 
 /* Relative to the largest number. */
 static void check_near(const float *a, const float *b, int64_t count, double most) {
@@ -115,7 +123,7 @@ static void check_library(layer_spec spec, double most) {
     fixture_close(&library);
 }
 
-START_TEST(library) {
+TEST_EACH(library, COUNT(large)) {
     for (int type = 0; type < COUNT(types); type++) {
         layer_spec spec = {.type = "convolution",
                            .settings = large[_i].settings,
@@ -140,9 +148,8 @@ START_TEST(library) {
         check_library(spec, most);
     }
 }
-END_TEST
 
-START_TEST(any_number_of_threads) {
+TEST_EACH(any_number_of_threads, COUNT(large)) {
     for (int type = 0; type < COUNT(types); type++) {
         const layer_spec spec = {.type = "convolution",
                                  .settings = large[_i].settings,
@@ -152,10 +159,9 @@ START_TEST(any_number_of_threads) {
             check_any_number_of_threads(spec);
     }
 }
-END_TEST
 
 /* NaN in one number of the input reaches what reads it, and its gradients. */
-START_TEST(nan_spreads) {
+TEST(nan_spreads) {
     fixture r;
     const layer_spec spec = {.type = "convolution",
                              .settings = "num_output=16 group=16 kernel_size=3 pad=1",
@@ -172,14 +178,13 @@ START_TEST(nan_spreads) {
     ck_assert(isnan(r.out_data[4 * 45 + 1 * 9 + 3]));
     fixture_close(&r);
 }
-END_TEST
 
 static int chosen(const char *settings, dlc_shape in) {
     layer_spec spec = {.type = "convolution", .settings = settings, .in = {in}};
     return chooses(&spec);
 }
 
-START_TEST(choice) {
+TEST(choice) {
     ck_assert(chosen("num_output=64 kernel_size=3 pad=1 group=64", SHAPE(2, 64, 9, 9)));
     ck_assert(chosen("num_output=64 kernel_size=3 pad=1 group=64 algorithm=direct",
                      SHAPE(2, 64, 9, 9)));
@@ -196,10 +201,9 @@ START_TEST(choice) {
         !chosen("num_output=8 kernel_size=5 stride=5 group=8", SHAPE(2, 8, 9, 9)));
     ck_assert(!chosen("num_output=1 kernel_size=3", SHAPE(2, 1, 9, 9)));
 }
-END_TEST
 
 /* Images stay as they are stored, if the kernels can read them so. */
-START_TEST(layouts) {
+TEST(layouts) {
     layer_spec spec = {.type = "convolution",
                        .settings = "num_output=32 kernel_size=3 group=32",
                        .in = {SHAPE(2, 32, 9, 9)}};
@@ -214,9 +218,8 @@ START_TEST(layouts) {
     spec.settings = "num_output=32 kernel_size=3 group=32 layout=channels_last";
     ck_assert(describes(&spec, "channels_last"));
 }
-END_TEST
 
-START_TEST(test_nets) {
+TEST(test_nets) {
     static const char *const settings[] = {
         "num_output=40 kernel_size=3 pad=1 group=40",
         "num_output=40 kernel_size=3 pad=1 group=40 layout=library",
@@ -233,19 +236,4 @@ START_TEST(test_nets) {
             if (has_type(type))
                 check_test_net(&train, &test, types[type].tolerance);
         }
-}
-END_TEST
-
-int main(void) {
-    if (!target_layers_are("onednn"))
-        return skip_suite("only oneDNN's layers have depthwise kernels of their own");
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, reference, 0, COUNT(convolutions));
-    tcase_add_loop_test(tests, library, 0, COUNT(large));
-    tcase_add_loop_test(tests, any_number_of_threads, 0, COUNT(large));
-    tcase_add_test(tests, nan_spreads);
-    tcase_add_test(tests, choice);
-    tcase_add_test(tests, layouts);
-    tcase_add_test(tests, test_nets);
-    return run_suite("layers-depthwise", tests);
 }

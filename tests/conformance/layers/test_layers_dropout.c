@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "support/test.h"
 
 static void open_ones(fixture *r, const layer_spec *spec) {
     ck_assert_int_eq(fixture_open(r, spec), DLC_OK);
@@ -19,7 +20,9 @@ static int same_output(const fixture *a, const fixture *b) {
                   (size_t)fixture_out_count(a) * sizeof(float)) == 0;
 }
 
-START_TEST(statistics) {
+TEST_SETTINGS(.timeout = 120, .begin = layers_begin);
+
+TEST(statistics) {
     static const struct {
         const char *settings;
         double ratio;
@@ -45,10 +48,9 @@ START_TEST(statistics) {
         fixture_close(&r);
     }
 }
-END_TEST
 
 /* Backward keeps the same elements as forward, scaled alike. */
-START_TEST(backward) {
+TEST(backward) {
     static const char *const layouts[] = {NULL, "last", "blocked"};
     for (int i = 0; i < 6; i++) {
         fixture r;
@@ -66,9 +68,8 @@ START_TEST(backward) {
         fixture_close(&r);
     }
 }
-END_TEST
 
-START_TEST(what_it_depends_on) {
+TEST(what_it_depends_on) {
     const layer_spec base = {.type = "dropout",
                              .settings = "",
                              .seed = 1,
@@ -101,10 +102,9 @@ START_TEST(what_it_depends_on) {
     }
     fixture_close(&first);
 }
-END_TEST
 
 /* Four ranks with two samples each draw what one rank with eight draws. */
-START_TEST(ranks) {
+TEST(ranks) {
     fixture whole, part;
     layer_spec spec = {
         .type = "dropout", .settings = "", .seed = 9, .in = {SHAPE(8, 5, 3, 3)}};
@@ -120,11 +120,10 @@ START_TEST(ranks) {
     }
     fixture_close(&whole);
 }
-END_TEST
 
 /* The same elements in every family: results depend on the seed, and not on the device.
  * Element e of the global batch uses word e % 4 of block e / 4. */
-START_TEST(bits) {
+TEST(bits) {
     static const struct {
         dlc_shape in;
         const char *layout;
@@ -157,9 +156,8 @@ START_TEST(bits) {
         fixture_close(&r);
     }
 }
-END_TEST
 
-START_TEST(testing) {
+TEST(testing) {
     static const char *const layouts[] = {NULL, "last", "blocked"};
     for (int i = 0; i < 6; i++) {
         fixture r;
@@ -176,16 +174,4 @@ START_TEST(testing) {
             largest_difference(r.in_data[0], r.out_data, fixture_out_count(&r)), 0);
         fixture_close(&r);
     }
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("all");
-    tcase_add_test(tests, statistics);
-    tcase_add_test(tests, backward);
-    tcase_add_test(tests, what_it_depends_on);
-    tcase_add_test(tests, ranks);
-    tcase_add_test(tests, bits);
-    tcase_add_test(tests, testing);
-    return run_suite("layers-dropout", tests);
 }

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "fake_group.h"
+#include "support/test.h"
 #include "target.h"
 
 static const dlc_shape shapes[] = {
@@ -163,8 +164,10 @@ static void check_split(const split *how, const layer_spec *spec, double toleran
     parts_close(&p);
 }
 
+TEST_SETTINGS(.timeout = 120, .begin = layers_begin);
+
 /* Parts of a set of numbers, one of them empty, combined in two orders. */
-START_TEST(formula) {
+TEST(formula) {
     static const double x[] = {1e6 + 1, 1e6 - 2, 1e6 + 4, 1e6 - 0.5, 1e6 + 8};
     static const int end[] = {0, 2, 2, 3, 5};
     moments part[4], all = {0, 0, 0};
@@ -189,9 +192,8 @@ START_TEST(formula) {
     ck_assert_double_eq_tol(moments_unbiased(pairs), m2 / 4, 1e-8);
     ck_assert_double_eq(moments_merge((moments){0, 0, 0}, (moments){0, 0, 0}).m2, 0);
 }
-END_TEST
 
-START_TEST(like_one_rank) {
+TEST_EACH(like_one_rank, COUNT(shapes)) {
     for (int layout = 0; layout < COUNT(layouts); layout++)
         for (int k = 0; k < COUNT(splits); k++) {
             layer_spec spec = spec_of(_i, layout);
@@ -201,17 +203,15 @@ START_TEST(like_one_rank) {
             check_split(&splits[k], &spec, 1e-5);
         }
 }
-END_TEST
 
-START_TEST(without_scale) {
+TEST(without_scale) {
     layer_spec spec = spec_of(1, 1);
     spec.settings = "statistics=global scale_bias=no";
     check_split(&splits[3], &spec, 1e-5);
 }
-END_TEST
 
 /* Statistics are not rounded to 16 bits on their way. */
-START_TEST(bfloat16) {
+TEST(bfloat16) {
     if (!fixture_has(DLC_BF16))
         return;
     for (int k = 0; k < COUNT(splits); k++) {
@@ -224,10 +224,9 @@ START_TEST(bfloat16) {
         parts_close(&p);
     }
 }
-END_TEST
 
 /* Where sums of squares lose the variance; and one sample a rank. */
-START_TEST(far_from_zero) {
+TEST(far_from_zero) {
     static const split single = {3, {1, 1, 1}, {{0, 1}, {0, 2}}};
     layer_spec spec = spec_of(3, 0);
     spec.settings = "statistics=global momentum=0";
@@ -247,11 +246,10 @@ START_TEST(far_from_zero) {
     }
     parts_close(&p);
 }
-END_TEST
 
 /* What is computed a second time is not gathered again; nor are gradients of parameters
  * alone. */
-START_TEST(gathers_once) {
+TEST(gathers_once) {
     layer_spec spec = spec_of(1, 1);
     parts p;
     parts_open(&p, &splits[0], &spec);
@@ -266,10 +264,9 @@ START_TEST(gathers_once) {
     ck_assert_int_eq(rank->calls, calls);
     parts_close(&p);
 }
-END_TEST
 
 /* A layer with local statistics, or with running averages, leaves the group alone. */
-START_TEST(others_do_not_gather) {
+TEST(others_do_not_gather) {
     static const char *const settings[] = {"",
                                            "statistics=global use_global_stats=yes"};
     for (int k = 0; k < COUNT(settings); k++) {
@@ -286,10 +283,9 @@ START_TEST(others_do_not_gather) {
         fake_group_close(&group);
     }
 }
-END_TEST
 
 /* One number a channel has no variance, unless other ranks have more. */
-START_TEST(needs_two_numbers) {
+TEST(needs_two_numbers) {
     fixture r;
     fake_group group;
     layer_spec spec = spec_of(3, 0);
@@ -302,19 +298,4 @@ START_TEST(needs_two_numbers) {
     ck_assert_int_eq(fixture_open(&r, &spec), DLC_OK);
     fixture_close(&r);
     fake_group_close(&group);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("all");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, like_one_rank, 0, COUNT(shapes));
-    tcase_add_test(tests, formula);
-    tcase_add_test(tests, without_scale);
-    tcase_add_test(tests, bfloat16);
-    tcase_add_test(tests, far_from_zero);
-    tcase_add_test(tests, gathers_once);
-    tcase_add_test(tests, others_do_not_gather);
-    tcase_add_test(tests, needs_two_numbers);
-    return run_suite("layers-group", tests);
 }

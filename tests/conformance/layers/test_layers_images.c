@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "support/test.h"
 #include "target.h"
 
 static const struct {
@@ -36,14 +37,15 @@ static const struct {
     {"kernel_size=17 stride=8 pad=3", {4, {1, 3, 18, 12}}},
 };
 
-START_TEST(pool_max) {
+TEST_SETTINGS(.timeout = 120, .begin = layers_begin);
+
+TEST_EACH(pool_max, COUNT(pools)) {
     layer_spec spec = {
         .type = "pooling", .settings = pools[_i].settings, .in = {pools[_i].in}};
     check_all_ways(&spec, 1e-5);
 }
-END_TEST
 
-START_TEST(pool_average) {
+TEST_EACH(pool_average, COUNT(pools)) {
     static const char *const over[] = {"padded", "image"};
     for (int i = 0; i < 2; i++) {
         char *settings = dlc_format("method=average average_over=%s %s", over[i],
@@ -54,12 +56,11 @@ START_TEST(pool_average) {
         dlc_free(settings);
     }
 }
-END_TEST
 
 static const char *const methods[] = {"max", "average", "average average_over=image"};
 
 /* A vector holds the same element of several images. */
-START_TEST(pool_batch_blocked) {
+TEST_EACH(pool_batch_blocked, COUNT(pools)) {
     if (!target_layers_are("onednn"))
         return;
     for (int i = 0; i < COUNT(methods); i++) {
@@ -77,7 +78,6 @@ START_TEST(pool_batch_blocked) {
         dlc_free(settings);
     }
 }
-END_TEST
 
 /* Layouts and types with channels side by side. */
 static const struct {
@@ -109,7 +109,7 @@ static int open_equal(fixture *r, const char *settings, int side, float value) {
 
 /* Of equal numbers the first in the image wins, zeros of either sign and infinities
  * included. */
-START_TEST(pool_first_of_equal) {
+TEST(pool_first_of_equal) {
     static const float values[] = {2, -3, 0, -INFINITY, INFINITY};
     static const struct {
         const char *settings;
@@ -140,10 +140,9 @@ START_TEST(pool_first_of_equal) {
         fixture_close(&r);
     }
 }
-END_TEST
 
 /* NaN of either sign is the maximum, wherever in the window it is. */
-START_TEST(pool_nan) {
+TEST(pool_nan) {
     static const char *const settings[] = {
         "kernel_size=2 stride=2", "kernel_size=3 stride=2", "kernel_size=4 stride=4"};
     for (int i = 0; i < COUNT(settings) * COUNT(sides) * 4; i++) {
@@ -164,7 +163,6 @@ START_TEST(pool_nan) {
         fixture_close(&r);
     }
 }
-END_TEST
 
 static const struct {
     const char *type, *settings;
@@ -175,7 +173,7 @@ static const struct {
                 {"lrn", "alpha=0.5"}};
 
 /* Bitwise the same. */
-START_TEST(any_number_of_threads) {
+TEST_EACH(any_number_of_threads, COUNT(windowed)) {
     for (int side = 0; side < COUNT(sides); side++) {
         const layer_spec spec = {.type = windowed[_i].type,
                                  .settings = windowed[_i].settings,
@@ -186,10 +184,9 @@ START_TEST(any_number_of_threads) {
             check_any_number_of_threads(spec);
     }
 }
-END_TEST
 
 /* Tensors that exceed the caches are written with streaming stores. */
-START_TEST(streaming_stores) {
+TEST_EACH(streaming_stores, COUNT(windowed)) {
     for (int side = 0; side < COUNT(sides); side++) {
         fixture large, plain;
         layer_spec spec = {.type = windowed[_i].type,
@@ -213,9 +210,8 @@ START_TEST(streaming_stores) {
         fixture_close(&plain);
     }
 }
-END_TEST
 
-START_TEST(pool_shapes) {
+TEST(pool_shapes) {
     /* Rounded up; a window that would begin beyond the image is left out. */
     static const struct {
         const char *settings;
@@ -239,12 +235,11 @@ START_TEST(pool_shapes) {
         fixture_close(&r);
     }
 }
-END_TEST
 
 static const dlc_shape small[] = {
     {4, {2, 20, 3, 4}}, {4, {1, 1, 1, 1}}, {4, {3, 5, 2, 7}}, {4, {16, 3, 4, 1}}};
 
-START_TEST(upsample) {
+TEST_EACH(upsample, COUNT(small)) {
     static const char *const settings[] = {"",
                                            "method=bilinear",
                                            "factor=3",
@@ -257,7 +252,6 @@ START_TEST(upsample) {
         check_all_ways(&spec, 1e-5);
     }
 }
-END_TEST
 
 static const struct {
     const char *settings;
@@ -284,19 +278,18 @@ static const struct {
     {"alpha=1", {4, {1, 2051, 1, 2}}},
 };
 
-START_TEST(lrn) {
+TEST_EACH(lrn, COUNT(lrns)) {
     layer_spec spec = {
         .type = "lrn", .settings = lrns[_i].settings, .in = {lrns[_i].in}};
     check_all_ways(&spec, 3e-5);
 }
-END_TEST
 
 static const dlc_shape channels[] = {
     {4, {2, 20, 4, 3}}, {4, {4, 1, 1, 1}}, {4, {3, 17, 3, 5}},
     {4, {2, 32, 4, 4}}, {2, {6, 5}},       {3, {2, 3, 7}},
 };
 
-START_TEST(batch_norm) {
+TEST_EACH(batch_norm, COUNT(channels)) {
     if (!fixture_knows("batch_norm"))
         return;
     static const char *const settings[] = {
@@ -310,10 +303,9 @@ START_TEST(batch_norm) {
         check_all_ways(&spec, 2e-4);
     }
 }
-END_TEST
 
 /* mean and variance move towards the batch's, the latter unbiased. */
-START_TEST(batch_norm_averages) {
+TEST(batch_norm_averages) {
     if (!fixture_knows("batch_norm"))
         return;
     fixture r;
@@ -340,11 +332,10 @@ START_TEST(batch_norm_averages) {
     ck_assert_float_eq(r.param_data[3][0], 2);
     fixture_close(&r);
 }
-END_TEST
 
 /* The input of the first layer needs no gradient; the parameters' must still be
  * computed. */
-START_TEST(no_input_gradient) {
+TEST(no_input_gradient) {
     static const char *const types[] = {"batch_norm", "scale", "convolution"};
     static const char *const settings[] = {"", "bias=yes",
                                            "num_output=5 kernel_size=1"};
@@ -376,9 +367,8 @@ START_TEST(no_input_gradient) {
         fixture_close(&without);
     }
 }
-END_TEST
 
-START_TEST(scale) {
+TEST_EACH(scale, COUNT(channels)) {
     layer_spec spec = {.type = "scale", .settings = "", .in = {channels[_i]}};
     check_all_ways(&spec, 1e-5);
     spec.settings = "bias=yes";
@@ -386,10 +376,9 @@ START_TEST(scale) {
     spec.frozen = 1;
     check_all_ways(&spec, 1e-5);
 }
-END_TEST
 
 /* 16-bit types round outputs, and averages of rounded values. */
-START_TEST(sixteen_bits) {
+TEST_EACH(sixteen_bits, 2) {
     static const struct {
         dlc_dtype type;
         double tolerance;
@@ -424,9 +413,8 @@ START_TEST(sixteen_bits) {
                 check_all_ways(&spec, types[_i].tolerance);
         }
 }
-END_TEST
 
-START_TEST(refusals) {
+TEST(refusals) {
     layer_spec spec = {.type = "pooling", .in = {SHAPE(2, 3, 5, 4)}};
     spec.settings = "";
     check_refused(&spec, DLC_ERR_CONFIG, "kernel_size");
@@ -451,26 +439,4 @@ START_TEST(refusals) {
     check_refused(&spec, DLC_ERR_CONFIG, "1x3x1x1");
     spec.in[0] = SHAPE(3);
     check_refused(&spec, DLC_ERR_CONFIG, "dimensions");
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, pool_max, 0, COUNT(pools));
-    tcase_add_loop_test(tests, pool_average, 0, COUNT(pools));
-    tcase_add_loop_test(tests, pool_batch_blocked, 0, COUNT(pools));
-    tcase_add_test(tests, pool_first_of_equal);
-    tcase_add_test(tests, pool_nan);
-    tcase_add_loop_test(tests, any_number_of_threads, 0, COUNT(windowed));
-    tcase_add_loop_test(tests, streaming_stores, 0, COUNT(windowed));
-    tcase_add_test(tests, pool_shapes);
-    tcase_add_loop_test(tests, upsample, 0, COUNT(small));
-    tcase_add_loop_test(tests, lrn, 0, COUNT(lrns));
-    tcase_add_loop_test(tests, batch_norm, 0, COUNT(channels));
-    tcase_add_test(tests, batch_norm_averages);
-    tcase_add_test(tests, no_input_gradient);
-    tcase_add_loop_test(tests, scale, 0, COUNT(channels));
-    tcase_add_loop_test(tests, sixteen_bits, 0, 2);
-    tcase_add_test(tests, refusals);
-    return run_suite("layers-images", tests);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "support/test.h"
 #include "target.h"
 
 static const struct {
@@ -28,13 +29,14 @@ static layer_spec spec_of(const char *type, int i) {
                         .in = {cases[i].scores, cases[i].labels}};
 }
 
-START_TEST(softmax_loss) {
+TEST_SETTINGS(.timeout = 120, .begin = layers_begin);
+
+TEST_EACH(softmax_loss, COUNT(cases)) {
     layer_spec spec = spec_of("softmax_loss", _i);
     check_all_ways(&spec, 1e-5);
 }
-END_TEST
 
-START_TEST(label_smoothing) {
+TEST(label_smoothing) {
     static const char *const settings[] = {"label_smoothing=0.1", "label_smoothing=1"};
     for (int i = 0; i < 2; i++) {
         layer_spec spec = spec_of("softmax_loss", 0);
@@ -45,10 +47,9 @@ START_TEST(label_smoothing) {
         check_all_ways(&spec, 1e-5);
     }
 }
-END_TEST
 
 /* Labels that are a probability of each class, with the weights of any numbers. */
-START_TEST(soft_labels) {
+TEST_EACH(soft_labels, 6) {
     static const char *const settings[] = {"", "label_smoothing=0.3"};
     static const dlc_shape shapes[] = {{2, {5, 10}}, {4, {2, 5, 3, 4}}, {2, {40, 30}}};
     layer_spec spec = {.type = "softmax_loss",
@@ -57,7 +58,6 @@ START_TEST(soft_labels) {
                        .in = {shapes[_i / 2], shapes[_i / 2]}};
     check_all_ways(&spec, 1e-5);
 }
-END_TEST
 
 /* ---- Losses of values and targets -------------------------------------------- */
 
@@ -76,7 +76,7 @@ static const struct {
 static const char *const pair_types[] = {"sigmoid_cross_entropy_loss",
                                          "euclidean_loss"};
 
-START_TEST(pair_losses) {
+TEST_EACH(pair_losses, COUNT(pairs)) {
     for (int t = 0; t < 2; t++) {
         layer_spec spec = {.type = pair_types[t],
                            .settings = pairs[_i].settings,
@@ -86,11 +86,10 @@ START_TEST(pair_losses) {
         check_all_ways(&spec, 1e-5);
     }
 }
-END_TEST
 
 /* By hand: the formulas of Caffe, whose mean is over samples, values that overflow exp,
  * and targets that do not count. */
-START_TEST(pair_losses_by_hand) {
+TEST(pair_losses_by_hand) {
     static const float values[6] = {200, -200, 0, 1, 2, 3};
     static const float targets[6] = {1, 0, 0.5f, NAN, NAN, NAN};
     const double want[2] = {log(2), (199.0 * 199 + 200.0 * 200 + 0.25) / 2};
@@ -113,9 +112,8 @@ START_TEST(pair_losses_by_hand) {
         fixture_close(&r);
     }
 }
-END_TEST
 
-START_TEST(pair_losses_refuse) {
+TEST(pair_losses_refuse) {
     layer_spec spec = {.type = "euclidean_loss",
                        .settings = "",
                        .inputs = 2,
@@ -126,10 +124,9 @@ START_TEST(pair_losses_refuse) {
     spec.inputs = 1;
     check_refused(&spec, DLC_ERR_CONFIG, "2 inputs");
 }
-END_TEST
 
 /* In 16-bit types, if the family has them. */
-START_TEST(sixteen_bits) {
+TEST_EACH(sixteen_bits, COUNT(cases)) {
     static const char *const types[] = {"softmax_loss", "accuracy"};
     static const dlc_dtype floats[] = {DLC_BF16, DLC_F16};
     for (int t = 0; t < 2; t++)
@@ -140,15 +137,13 @@ START_TEST(sixteen_bits) {
                 check_all_ways(&spec, k ? 1.0 / 1024 : 1.0 / 128);
         }
 }
-END_TEST
 
-START_TEST(accuracy) {
+TEST_EACH(accuracy, COUNT(cases)) {
     layer_spec spec = spec_of("accuracy", _i);
     check_all_ways(&spec, 1e-6);
     spec.settings = "top_k=2";
     check_all_ways(&spec, 1e-6);
 }
-END_TEST
 
 static void scores_open(fixture *r, const char *type, const char *settings,
                         const float scores[6], const int32_t labels[2]) {
@@ -163,7 +158,7 @@ static void scores_open(fixture *r, const char *type, const char *settings,
 }
 
 /* Scores that overflow exp, in either direction. */
-START_TEST(large_scores) {
+TEST(large_scores) {
     static const float scores[6] = {1000, 0, -1000, -2000, -2001, -3000};
     static const int32_t labels[2] = {0, 1};
     fixture r;
@@ -176,10 +171,9 @@ START_TEST(large_scores) {
     ck_assert_float_eq_tol(r.in_diff[0][4], (float)((1 / (1 + exp(1)) - 1) / 2), 1e-6f);
     fixture_close(&r);
 }
-END_TEST
 
 /* Padding samples don't count, in the sum, the count or the gradient. */
-START_TEST(no_samples) {
+TEST(no_samples) {
     static const float scores[6] = {1, 2, 3, 4, 5, 6};
     static const int32_t one[2] = {DLC_LABEL_NONE, 2}, none[2] = {-1, -1};
     fixture r;
@@ -205,10 +199,9 @@ START_TEST(no_samples) {
     ck_assert_float_eq(r.out_data[1], 1);
     fixture_close(&r);
 }
-END_TEST
 
 /* Equal scores and NaN are never right. */
-START_TEST(ties) {
+TEST(ties) {
     static const float scores[6] = {2, 2, 2, NAN, NAN, NAN};
     static const int32_t labels[2] = {0, 0};
     fixture r;
@@ -222,7 +215,6 @@ START_TEST(ties) {
     ck_assert_float_eq(r.out_data[0], 1);
     fixture_close(&r);
 }
-END_TEST
 
 /* If labels are read asynchronously, the sum is NaN at once, and a later pass returns
  * the error. */
@@ -234,7 +226,7 @@ static dlc_status forward_until_error(fixture *r) {
     return fixture_forward(r);
 }
 
-START_TEST(bad_labels) {
+TEST(bad_labels) {
     static const char *const types[] = {"softmax_loss", "accuracy"};
     static const float scores[6] = {1, 2, 3, 4, 5, 6};
     static const int32_t labels[][2] = {{0, 3}, {-2, 0}, {0, INT32_MAX}};
@@ -253,9 +245,8 @@ START_TEST(bad_labels) {
     ck_assert_float_eq(r.out_data[1], 1);
     fixture_close(&r);
 }
-END_TEST
 
-START_TEST(refusals) {
+TEST(refusals) {
     layer_spec spec = {.type = "softmax_loss",
                        .settings = "",
                        .inputs = 2,
@@ -277,23 +268,4 @@ START_TEST(refusals) {
     spec.settings = "top_k=4";
     spec.in[0] = SHAPE(2, 3);
     check_refused(&spec, DLC_ERR_CONFIG, "top_k");
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, softmax_loss, 0, COUNT(cases));
-    tcase_add_test(tests, label_smoothing);
-    tcase_add_loop_test(tests, soft_labels, 0, 6);
-    tcase_add_loop_test(tests, pair_losses, 0, COUNT(pairs));
-    tcase_add_test(tests, pair_losses_by_hand);
-    tcase_add_test(tests, pair_losses_refuse);
-    tcase_add_loop_test(tests, sixteen_bits, 0, COUNT(cases));
-    tcase_add_loop_test(tests, accuracy, 0, COUNT(cases));
-    tcase_add_test(tests, large_scores);
-    tcase_add_test(tests, no_samples);
-    tcase_add_test(tests, ties);
-    tcase_add_test(tests, bad_labels);
-    tcase_add_test(tests, refusals);
-    return run_suite("layers-labels", tests);
 }

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "config/config.h"
+#include "support/test.h"
 #include "target.h"
 
 static const dlc_shape shapes[] = {
@@ -49,7 +50,9 @@ static void check_phases(layer_spec *spec, double tolerance) {
     check_layer(spec, tolerance);
 }
 
-START_TEST(every_layout) {
+TEST_SETTINGS(.timeout = 120, .begin = layers_begin);
+
+TEST_EACH(every_layout, COUNT(shapes)) {
     for (int layout = 0; layout < COUNT(layouts); layout++)
         for (int activation = 0; activation < COUNT(activations); activation++) {
             layer_spec spec = spec_of(_i, layout, activation);
@@ -59,10 +62,9 @@ START_TEST(every_layout) {
             check_phases(&spec, 2e-4);
         }
 }
-END_TEST
 
 /* The fused sum with a further input, as in residual nets. */
-START_TEST(fused_sum) {
+TEST_EACH(fused_sum, COUNT(shapes)) {
     for (int layout = 0; layout < COUNT(layouts); layout++)
         for (int activation = 0; activation < COUNT(activations); activation++) {
             layer_spec spec = spec_of(_i, layout, activation);
@@ -76,11 +78,10 @@ START_TEST(fused_sum) {
             check_layer(&spec, 2e-4);
         }
 }
-END_TEST
 
 /* With known statistics, backward reads the input for the gradient of the scale alone.
  */
-START_TEST(input_not_kept) {
+TEST_EACH(input_not_kept, COUNT(shapes)) {
     for (int layout = 0; layout < COUNT(layouts); layout++)
         for (int activation = 0; activation < COUNT(activations); activation++) {
             layer_spec spec = spec_of(_i, layout, activation);
@@ -96,11 +97,10 @@ START_TEST(input_not_kept) {
             check_layer(&spec, 2e-4);
         }
 }
-END_TEST
 
 /* Half a unit in the last of eight bits, for the largest numbers, and as much if the
  * gradient of a sum is rounded on its way. */
-START_TEST(bfloat16) {
+TEST_EACH(bfloat16, COUNT(shapes)) {
     if (!fixture_has(DLC_BF16))
         return;
     for (int layout = 0; layout < 3; layout++)
@@ -118,10 +118,9 @@ START_TEST(bfloat16) {
                 check_phases(&spec, 1.0 / 128);
         }
 }
-END_TEST
 
 /* Large enough for threads to share channels, or for each to have its own. */
-START_TEST(any_number_of_threads) {
+TEST_EACH(any_number_of_threads, 3) {
     static const dlc_shape large[] = {
         {4, {16, 32, 24, 24}}, {4, {16, 640, 3, 3}}, {4, {16, 3, 30, 30}}};
     for (int layout = 0; layout < COUNT(layouts); layout++) {
@@ -131,10 +130,9 @@ START_TEST(any_number_of_threads) {
         check_any_number_of_threads(spec);
     }
 }
-END_TEST
 
 /* More channels than a group of a row has. */
-START_TEST(many_channels) {
+TEST(many_channels) {
     for (int activation = 0; activation < 2; activation++) {
         layer_spec spec = spec_of(0, 1, activation);
         spec.in[0] = SHAPE(7, 2075, 1, 2);
@@ -147,7 +145,6 @@ START_TEST(many_channels) {
             check_phases(&spec, 1.0 / 256);
     }
 }
-END_TEST
 
 /* The outputs and gradients of two layouts. */
 static void check_near(const fixture *a, const fixture *b, double tolerance) {
@@ -165,7 +162,7 @@ static void check_near(const fixture *a, const fixture *b, double tolerance) {
 
 /* A tensor that exceeds the caches is written with streaming stores, of parts of cache
  * lines or of whole ones, except where it overwrites what is read. */
-START_TEST(streaming_stores) {
+TEST_EACH(streaming_stores, 6) {
     static const struct {
         dlc_shape shape;
         dlc_dtype floats;
@@ -188,10 +185,9 @@ START_TEST(streaming_stores) {
         fixture_close(&streamed);
     }
 }
-END_TEST
 
 /* The variance of numbers far from zero, where a sum of squares loses it. */
-START_TEST(far_from_zero) {
+TEST(far_from_zero) {
     for (int layout = 0; layout < COUNT(layouts); layout++) {
         fixture r;
         layer_spec spec = spec_of(1, layout, 0);
@@ -210,10 +206,9 @@ START_TEST(far_from_zero) {
         fixture_close(&r);
     }
 }
-END_TEST
 
 /* Recomputed outputs are bitwise identical, and running averages stay. */
-START_TEST(recompute) {
+TEST_EACH(recompute, COUNT(shapes)) {
     for (int layout = 0; layout < COUNT(layouts); layout++) {
         fixture once, twice;
         layer_spec spec = spec_of(_i, layout, 2);
@@ -231,11 +226,10 @@ START_TEST(recompute) {
         fixture_close(&twice);
     }
 }
-END_TEST
 
 /* The gradient is zero exactly where forward was bounded, however close to the bound:
  * both must round alike. */
-START_TEST(mask_agrees) {
+TEST(mask_agrees) {
     for (int layout = 0; layout < COUNT(layouts); layout++) {
         fixture r;
         layer_spec spec = spec_of(4, layout, 1);
@@ -264,7 +258,6 @@ START_TEST(mask_agrees) {
         fixture_close(&r);
     }
 }
-END_TEST
 
 static dlc_status fusing(const char *type, const char *settings, int residual) {
     fixture r;
@@ -293,7 +286,7 @@ static dlc_status fusing(const char *type, const char *settings, int residual) {
 }
 
 /* An activation that would change the zeros of padding is not fused. */
-START_TEST(fuse) {
+TEST(fuse) {
     ck_assert_int_eq(fusing(NULL, "", 0), DLC_OK);
     ck_assert_int_eq(fusing(NULL, "negative_slope=2", 1), DLC_OK);
     ck_assert_int_eq(fusing("clip", "", 1), DLC_OK);
@@ -301,21 +294,4 @@ START_TEST(fuse) {
     ck_assert_int_eq(fusing("clip", "min=0.5 max=6", 0), DLC_ERR_UNSUPPORTED);
     ck_assert_int_eq(fusing("clip", "min=-6 max=-0.5", 0), DLC_ERR_UNSUPPORTED);
     ck_assert_int_eq(fusing("sigmoid", "", 0), DLC_ERR_UNSUPPORTED);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, every_layout, 0, COUNT(shapes));
-    tcase_add_loop_test(tests, fused_sum, 0, COUNT(shapes));
-    tcase_add_loop_test(tests, input_not_kept, 0, COUNT(shapes));
-    tcase_add_loop_test(tests, bfloat16, 0, COUNT(shapes));
-    tcase_add_loop_test(tests, any_number_of_threads, 0, 3);
-    tcase_add_test(tests, many_channels);
-    tcase_add_loop_test(tests, streaming_stores, 0, 6);
-    tcase_add_test(tests, far_from_zero);
-    tcase_add_loop_test(tests, recompute, 0, COUNT(shapes));
-    tcase_add_test(tests, mask_agrees);
-    tcase_add_test(tests, fuse);
-    return run_suite("layers-norm", tests);
 }

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "plugin/check.h"
+#include "support/test.h"
 #include "target.h"
 
 static const struct {
@@ -26,8 +27,10 @@ static const struct {
     {"scale", "bias=yes", {4, {2, 5, 3, 3}}},
 };
 
+TEST_SETTINGS(.timeout = 120, .begin = layers_begin);
+
 /* Every value has a place of its own; all other places are zero. */
-START_TEST(round_trip) {
+TEST_EACH(round_trip, COUNT(cases)) {
     fixture r;
     layer_spec spec = {
         .type = cases[_i].type, .settings = cases[_i].settings, .in = {cases[_i].in}};
@@ -57,10 +60,9 @@ START_TEST(round_trip) {
     }
     fixture_close(&r);
 }
-END_TEST
 
 /* Gradients leave the padding zero, so that solver state stays zero there. */
-START_TEST(padding_stays_zero) {
+TEST_EACH(padding_stays_zero, COUNT(cases)) {
     fixture r;
     layer_spec spec = {
         .type = cases[_i].type, .settings = cases[_i].settings, .in = {cases[_i].in}};
@@ -82,11 +84,10 @@ START_TEST(padding_stays_zero) {
     dlc_free(back);
     fixture_close(&r);
 }
-END_TEST
 
 /* A test net with another batch size computes with the train net's weights, in their
  * layout. */
-START_TEST(test_net) {
+TEST_EACH(test_net, COUNT(cases)) {
     fixture train, test;
     layer_spec spec = {
         .type = cases[_i].type, .settings = cases[_i].settings, .in = {cases[_i].in}};
@@ -110,9 +111,8 @@ START_TEST(test_net) {
     fixture_close(&test);
     fixture_close(&train);
 }
-END_TEST
 
-START_TEST(option_tables) {
+TEST(option_tables) {
     int features = 0;
     for (const dlc_feature *f = fixture_plugin()->features; f->name; f = DLC_NEXT(f)) {
         dlc_entry_state state = 0;
@@ -128,10 +128,9 @@ START_TEST(option_tables) {
     }
     ck_assert_int_ge(features, 24);
 }
-END_TEST
 
 /* Fuses a relu and nothing else, and only one. */
-START_TEST(fuse) {
+TEST(fuse) {
     fixture r;
     layer_spec spec = {.type = "convolution",
                        .settings = "num_output=2 kernel_size=1",
@@ -147,9 +146,8 @@ START_TEST(fuse) {
                      DLC_ERR_UNSUPPORTED);
     fixture_close(&r);
 }
-END_TEST
 
-START_TEST(costs) {
+TEST(costs) {
     fixture r;
     layer_spec spec = {.type = "convolution",
                        .settings = "num_output=6 kernel_size=3 group=2",
@@ -176,16 +174,4 @@ START_TEST(costs) {
     ck_assert_double_eq(r.param[1].lr_mult, 2);
     ck_assert_double_eq(r.param[1].decay_mult, 0);
     fixture_close(&r);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, round_trip, 0, COUNT(cases));
-    tcase_add_loop_test(tests, padding_stays_zero, 0, COUNT(cases));
-    tcase_add_loop_test(tests, test_net, 0, COUNT(cases));
-    tcase_add_test(tests, option_tables);
-    tcase_add_test(tests, fuse);
-    tcase_add_test(tests, costs);
-    return run_suite("layers-params", tests);
 }

@@ -1,6 +1,7 @@
 /* Activations, and layers that combine or reshape: softmax, eltwise, concat, flatten.
  */
 #include "checker.h"
+#include "support/test.h"
 
 static const struct {
     const char *type, *settings;
@@ -29,7 +30,9 @@ static const dlc_shape shapes[] = {
     {1, {5}},           {6, {2, 1, 3, 1, 2, 2}},
 };
 
-START_TEST(activation) {
+TEST_SETTINGS(.timeout = 120, .begin = layers_begin);
+
+TEST_EACH(activation, COUNT(activations)) {
     for (int i = 0; i < COUNT(shapes); i++) {
         layer_spec spec = {.type = activations[_i].type,
                            .settings = activations[_i].settings,
@@ -39,9 +42,8 @@ START_TEST(activation) {
         check_all_ways(&spec, activations[_i].tolerance);
     }
 }
-END_TEST
 
-START_TEST(softmax) {
+TEST(softmax) {
     static const char *const settings[] = {"", "axis=0", "axis=2", "axis=3"};
     for (int i = 0; i < COUNT(settings); i++) {
         layer_spec spec = {
@@ -55,12 +57,11 @@ START_TEST(softmax) {
     spec.in[0] = SHAPE(1, 1);
     check_all_ways(&spec, 1e-5);
 }
-END_TEST
 
 static const char *const eltwise_settings[] = {"", "coeff=0.5,-2,3",
                                                "operation=product", "operation=max"};
 
-START_TEST(eltwise) {
+TEST_EACH(eltwise, 4) {
     static const dlc_shape in[] = {
         {4, {2, 20, 5, 3}}, {4, {1, 1, 1, 1}}, {2, {3, 5000}}};
     for (int i = 0; i < COUNT(in); i++) {
@@ -77,10 +78,9 @@ START_TEST(eltwise) {
     layer_spec one = {.type = "eltwise", .settings = "", .in = {in[0]}};
     check_all_ways(&one, 1e-5);
 }
-END_TEST
 
 /* The sum of two, in place of either; the largest exceeds the caches. */
-START_TEST(eltwise_sum) {
+TEST(eltwise_sum) {
     static const dlc_shape in[] = {
         {4, {2, 20, 5, 3}}, {4, {1, 1, 1, 1}}, {2, {2, 1030}}};
     static const char *const clips[] = {"", "min=-0.5 max=1.25"};
@@ -106,11 +106,10 @@ START_TEST(eltwise_sum) {
             check_all_ways(&spec, 1e-5);
         }
 }
-END_TEST
 
 /* Two inputs with factors are no plain sum; and of several equal maxima the first one
  * gets the gradient. */
-START_TEST(eltwise_of_two) {
+TEST(eltwise_of_two) {
     fixture r;
     const dlc_shape in = SHAPE(2, 20, 5, 3);
     layer_spec spec = {
@@ -133,10 +132,9 @@ START_TEST(eltwise_of_two) {
     }
     fixture_close(&r);
 }
-END_TEST
 
 /* Written with streaming stores: values that identify their position. */
-START_TEST(eltwise_large) {
+TEST_EACH(eltwise_large, 3) {
     fixture r;
     layer_spec spec = {.type = "eltwise",
                        .settings = "",
@@ -161,7 +159,6 @@ START_TEST(eltwise_large) {
     }
     fixture_close(&r);
 }
-END_TEST
 
 /* Half a unit in the last place, and another one where what backward reads was rounded.
  * Types that the hardware lacks are skipped. */
@@ -170,7 +167,7 @@ static const struct {
     double tolerance;
 } sixteen[] = {{DLC_BF16, 1.0 / 128}, {DLC_F16, 1.0 / 1024}};
 
-START_TEST(sixteen_bits) {
+TEST_EACH(sixteen_bits, COUNT(sixteen)) {
     static const struct {
         const char *type, *settings, *fused;
         int32_t inputs;
@@ -208,9 +205,8 @@ START_TEST(sixteen_bits) {
         check_all_ways(&spec, sixteen[_i].tolerance);
     }
 }
-END_TEST
 
-START_TEST(concat) {
+TEST(concat) {
     layer_spec spec = {
         .type = "concat",
         .settings = "",
@@ -242,9 +238,8 @@ START_TEST(concat) {
                         .in = {SHAPE(3), SHAPE(5)}};
     check_all_ways(&spec, 1e-6);
 }
-END_TEST
 
-START_TEST(flatten) {
+TEST(flatten) {
     layer_spec spec = {.type = "flatten", .settings = "", .in = {SHAPE(2, 3, 4, 5)}};
     check_all_ways(&spec, 1e-6);
     spec.in_place = 1;
@@ -262,9 +257,8 @@ START_TEST(flatten) {
     ck_assert_int_eq(r.out[0].shape.dims[0], 120);
     fixture_close(&r);
 }
-END_TEST
 
-START_TEST(refusals) {
+TEST(refusals) {
     layer_spec spec = {.type = "eltwise",
                        .settings = "",
                        .inputs = 2,
@@ -296,20 +290,4 @@ START_TEST(refusals) {
     spec.inputs = 1;
     spec.labels = 1;
     check_refused(&spec, DLC_ERR_CONFIG, "float32");
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, activation, 0, COUNT(activations));
-    tcase_add_test(tests, softmax);
-    tcase_add_loop_test(tests, eltwise, 0, 4);
-    tcase_add_test(tests, eltwise_sum);
-    tcase_add_test(tests, eltwise_of_two);
-    tcase_add_loop_test(tests, eltwise_large, 0, 3);
-    tcase_add_loop_test(tests, sixteen_bits, 0, COUNT(sixteen));
-    tcase_add_test(tests, concat);
-    tcase_add_test(tests, flatten);
-    tcase_add_test(tests, refusals);
-    return run_suite("layers-pointwise", tests);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "checker.h"
+#include "support/test.h"
 #include "target.h"
 
 static const struct {
@@ -36,15 +37,16 @@ static const struct {
     {"num_output=50 kernel_size=3 layout=library bias=no", {4, {1, 17, 6, 6}}},
 };
 
-START_TEST(convolution) {
+TEST_SETTINGS(.timeout = 120, .begin = layers_begin);
+
+TEST_EACH(convolution, COUNT(convolutions)) {
     layer_spec spec = {.type = "convolution",
                        .settings = convolutions[_i].settings,
                        .in = {convolutions[_i].in}};
     check_all_ways(&spec, 2e-5);
 }
-END_TEST
 
-START_TEST(convolution_with_relu) {
+TEST_EACH(convolution_with_relu, COUNT(convolutions)) {
     layer_spec spec = {.type = "convolution",
                        .settings = convolutions[_i].settings,
                        .fused = _i % 2 ? "negative_slope=0.25" : "",
@@ -53,7 +55,6 @@ START_TEST(convolution_with_relu) {
     spec.phase = DLC_PHASE_TEST;
     check_layer(&spec, 2e-5);
 }
-END_TEST
 
 static const struct {
     const char *settings;
@@ -70,7 +71,7 @@ static const struct {
      {4, {2, 5, 3, 4}}},
 };
 
-START_TEST(deconvolution) {
+TEST_EACH(deconvolution, COUNT(deconvolutions)) {
     layer_spec spec = {.type = "deconvolution",
                        .settings = deconvolutions[_i].settings,
                        .in = {deconvolutions[_i].in}};
@@ -83,7 +84,6 @@ START_TEST(deconvolution) {
     if (ops->fuse)
         check_layer(&spec, 2e-5);
 }
-END_TEST
 
 /* In each type of fewer bits; weights are rounded, too. */
 static void check_rounded(layer_spec *spec) {
@@ -103,13 +103,12 @@ static void check_rounded(layer_spec *spec) {
     }
 }
 
-START_TEST(deconvolution_in_fewer_bits) {
+TEST_EACH(deconvolution_in_fewer_bits, COUNT(deconvolutions)) {
     layer_spec spec = {.type = "deconvolution",
                        .settings = deconvolutions[_i].settings,
                        .in = {deconvolutions[_i].in}};
     check_rounded(&spec);
 }
-END_TEST
 
 /* First layers, whose images a family may arrange in a way of its own. */
 static const struct {
@@ -124,7 +123,7 @@ static const struct {
     {"num_output=3 kernel_size=5 stride=2 pad=4", {4, {2, 2, 5, 8}}},
 };
 
-START_TEST(first_layer) {
+TEST_EACH(first_layer, COUNT(first_layers)) {
     layer_spec spec = {.type = "convolution",
                        .settings = first_layers[_i].settings,
                        .no_gradient = 1,
@@ -132,7 +131,6 @@ START_TEST(first_layer) {
     check_all_ways(&spec, 2e-5);
     check_rounded(&spec);
 }
-END_TEST
 
 static const struct {
     const char *settings;
@@ -148,7 +146,7 @@ static const struct {
     {"num_output=10", {4, {1, 1, 1, 1}}},
 };
 
-START_TEST(inner_product) {
+TEST_EACH(inner_product, COUNT(products)) {
     layer_spec spec = {.type = "inner_product",
                        .settings = products[_i].settings,
                        .in = {products[_i].in}};
@@ -158,7 +156,6 @@ START_TEST(inner_product) {
     spec.fused = "negative_slope=0.1";
     check_all_ways(&spec, 2e-5);
 }
-END_TEST
 
 static void open_and_run(fixture *r, const layer_spec *spec) {
     ck_assert_int_eq(fixture_open(r, spec), DLC_OK);
@@ -181,7 +178,7 @@ static const struct {
     {"inner_product", "num_output=10", {2, {4, 12}}},
 };
 
-START_TEST(frozen) {
+TEST_EACH(frozen, COUNT(kept)) {
     for (int fused = 0; fused < 2; fused++) {
         layer_spec spec = {.type = kept[_i].type,
                            .settings = kept[_i].settings,
@@ -195,7 +192,6 @@ START_TEST(frozen) {
         fixture_close(&r);
     }
 }
-END_TEST
 
 /* Layers of LeNet and cifar10-full at full size: two runs are bitwise identical, and so
  * is a run with one thread. */
@@ -213,7 +209,7 @@ static const struct {
     {"inner_product", "num_output=10", {2, {100, 1024}}},
 };
 
-START_TEST(repeatable) {
+TEST_EACH(repeatable, COUNT(large)) {
     fixture a, b, one;
     layer_spec spec = {.type = large[_i].type,
                        .settings = large[_i].settings,
@@ -240,7 +236,6 @@ START_TEST(repeatable) {
     fixture_close(&b);
     fixture_close(&one);
 }
-END_TEST
 
 /* ---- Accumulated gradients ------------------------------------------------------ */
 
@@ -296,7 +291,7 @@ static void check_accumulate(const layer_spec *spec, double tolerance) {
     fixture_close(&alone);
 }
 
-START_TEST(accumulates) {
+TEST_EACH(accumulates, COUNT(shared)) {
     static const struct {
         dlc_dtype floats;
         double tolerance;
@@ -313,7 +308,6 @@ START_TEST(accumulates) {
         check_accumulate(&spec, types[t].tolerance);
     }
 }
-END_TEST
 
 /* ---- Channel-parallel layers ---------------------------------------------------- */
 
@@ -385,7 +379,7 @@ static void open_and_fill(const layer_spec *spec, fixture *r) {
 
 /* The results of all parts together equal those of the whole layer; gradients of the
  * input, which all parts read, are added. */
-START_TEST(channel_parallel) {
+TEST_EACH(channel_parallel, COUNT(slices)) {
     fixture whole, found;
     layer_spec spec = {.type = slices[_i].type,
                        .settings = slices[_i].settings,
@@ -421,9 +415,8 @@ START_TEST(channel_parallel) {
     fixture_close(&found);
     fixture_close(&whole);
 }
-END_TEST
 
-START_TEST(groups_are_not_channel_parallel) {
+TEST(groups_are_not_channel_parallel) {
     layer_spec spec = {.type = "convolution",
                        .settings = "num_output=4 kernel_size=3 group=2",
                        .in = {SHAPE(2, 4, 5, 4)},
@@ -431,9 +424,8 @@ START_TEST(groups_are_not_channel_parallel) {
     if (fixture_feature("convolution")->caps & DLC_LAYER_CHANNEL_PARALLEL)
         check_refused(&spec, DLC_ERR_UNSUPPORTED, "group = 2 cannot be split");
 }
-END_TEST
 
-START_TEST(refusals) {
+TEST(refusals) {
     layer_spec spec = {.type = "convolution", .in = {SHAPE(2, 3, 5, 4)}};
     spec.settings = "num_output=4";
     check_refused(&spec, DLC_ERR_CONFIG, "kernel_size");
@@ -461,22 +453,4 @@ START_TEST(refusals) {
     spec.settings = "num_output=16777216";
     spec.in[0] = SHAPE(1, 1ll << 40);
     check_refused(&spec, DLC_ERR_CONFIG, "weights than any memory holds");
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, convolution, 0, COUNT(convolutions));
-    tcase_add_loop_test(tests, convolution_with_relu, 0, COUNT(convolutions));
-    tcase_add_loop_test(tests, deconvolution, 0, COUNT(deconvolutions));
-    tcase_add_loop_test(tests, deconvolution_in_fewer_bits, 0, COUNT(deconvolutions));
-    tcase_add_loop_test(tests, first_layer, 0, COUNT(first_layers));
-    tcase_add_loop_test(tests, inner_product, 0, COUNT(products));
-    tcase_add_loop_test(tests, frozen, 0, COUNT(kept));
-    tcase_add_loop_test(tests, repeatable, 0, COUNT(large));
-    tcase_add_loop_test(tests, accumulates, 0, COUNT(shared));
-    tcase_add_loop_test(tests, channel_parallel, 0, COUNT(slices));
-    tcase_add_test(tests, groups_are_not_channel_parallel);
-    tcase_add_test(tests, refusals);
-    return run_suite("layers-weighted", tests);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/test.h"
 #include "target.h"
 
 /* Images that are no multiple of tiles, padding on no, both and most sides, groups,
@@ -70,7 +71,15 @@ static void check_direct(layer_spec spec) {
     fixture_close(&direct);
 }
 
-START_TEST(convolution) {
+static int begin(int argc, char **argv) {
+    if (!target_layers_are("onednn"))
+        return tests_skip("only oneDNN's layers have a transform of their own");
+    return layers_begin(argc, argv);
+}
+
+TEST_SETTINGS(.timeout = 120, .begin = begin);
+
+TEST_EACH(convolution, COUNT(convolutions)) {
     layer_spec spec = spec_of(_i);
     check_direct(spec);
     spec.layout = "last";
@@ -83,11 +92,10 @@ START_TEST(convolution) {
     spec.phase = DLC_PHASE_TEST;
     check_direct(spec);
 }
-END_TEST
 
 /* Compared with the plain reference and finite differences, which take long: as little
  * as possible. */
-START_TEST(reference) {
+TEST_EACH(reference, 2) {
     layer_spec spec = {.type = "convolution",
                        .settings = _i ? "num_output=32 kernel_size=5 pad=2"
                                       : "num_output=64 kernel_size=3 pad=1 group=2",
@@ -95,9 +103,8 @@ START_TEST(reference) {
     ck_assert(chooses(&spec) || !is_here());
     check_layer(&spec, 5e-5);
 }
-END_TEST
 
-START_TEST(any_number_of_threads) {
+TEST_EACH(any_number_of_threads, COUNT(convolutions)) {
     static const int32_t threads[] = {1, 2, 3, 7};
     fixture r[COUNT(threads)];
     layer_spec spec = spec_of(_i);
@@ -118,7 +125,6 @@ START_TEST(any_number_of_threads) {
     for (int k = 0; k < COUNT(threads); k++)
         fixture_close(&r[k]);
 }
-END_TEST
 
 /* Depends on window, channels and image size, and on the option `algorithm`. */
 static int chosen(const char *settings, dlc_shape in) {
@@ -126,7 +132,7 @@ static int chosen(const char *settings, dlc_shape in) {
     return chooses(&spec);
 }
 
-START_TEST(choice) {
+TEST(choice) {
     if (!is_here())
         return;
     ck_assert(
@@ -151,7 +157,6 @@ START_TEST(choice) {
         !chosen("num_output=64 kernel_h=5 kernel_w=3 group=2", SHAPE(2, 64, 14, 14)));
     ck_assert(!chosen("num_output=64 kernel_size=3 pad=1 group=2", SHAPE(2, 64, 5, 5)));
 }
-END_TEST
 
 static void check_settings(const char *train_settings, const char *test_settings,
                            int64_t test_batch) {
@@ -164,7 +169,7 @@ static void check_settings(const char *train_settings, const char *test_settings
     check_test_net(&train, &test, 1e-3);
 }
 
-START_TEST(test_nets) {
+TEST(test_nets) {
     static const char own[] = "num_output=64 kernel_size=3 pad=1 group=2";
     static const char library[] =
         "num_output=64 kernel_size=3 pad=1 group=2 algorithm=direct";
@@ -172,17 +177,4 @@ START_TEST(test_nets) {
     check_settings(own, own, 5);
     check_settings(own, library, 3);
     check_settings(library, own, 3);
-}
-END_TEST
-
-int main(void) {
-    if (!target_layers_are("onednn"))
-        return skip_suite("only oneDNN's layers have a transform of their own");
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, convolution, 0, COUNT(convolutions));
-    tcase_add_loop_test(tests, reference, 0, 2);
-    tcase_add_loop_test(tests, any_number_of_threads, 0, COUNT(convolutions));
-    tcase_add_test(tests, choice);
-    tcase_add_test(tests, test_nets);
-    return run_suite("layers-winograd", tests);
 }

@@ -1,8 +1,6 @@
 /* Conformance of transports: collectives with every count and number of ranks, bitwise
  * in the SDK's order of reduction where the transport claims it, and with messages in
  * flight. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include "group.h"
 #include "support/reference.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 
 static const int rank_counts[] = {1, 2, 3, 4, 5, 8};
 enum { COUNTS = sizeof rank_counts / sizeof *rank_counts };
@@ -102,11 +101,12 @@ static void every_count_body(test_rank *rank, void *context) {
     dlc_free(buffer);
 }
 
-START_TEST(every_count) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST_EACH(every_count, COUNTS) {
     if (rank_counts[_i] <= group_most_ranks())
         run_all(rank_counts[_i], every_count_body, NULL);
 }
-END_TEST
 
 /* Calls of every kind and size in a row, with pauses; a message is sent before each
  * call and waited for after it. */
@@ -149,11 +149,10 @@ static void mixture_body(test_rank *rank, void *context) {
     dlc_free(buffer);
 }
 
-START_TEST(mixture) {
+TEST_EACH(mixture, COUNTS) {
     if (rank_counts[_i] > 1 && rank_counts[_i] <= group_most_ranks())
         run_all(rank_counts[_i], mixture_body, NULL);
 }
-END_TEST
 
 /* So large that it goes through every ring many times. */
 static void large_body(test_rank *rank, void *context) {
@@ -170,13 +169,12 @@ static void large_body(test_rank *rank, void *context) {
     dlc_free(buffer);
 }
 
-START_TEST(large) {
+TEST(large) {
     run_all(2, large_body, NULL);
 }
-END_TEST
 
 /* The shared-memory transport with rings so small that they wrap all the time. */
-START_TEST(small_rings) {
+TEST(small_rings) {
     static const char *const sets[] = {"slots=1", "slot_bytes=64", "chunk_bytes=64",
                                        NULL};
     static const char *const never[] = {"slots=3", "slot_bytes=1000", "spin_us=0",
@@ -185,21 +183,4 @@ START_TEST(small_rings) {
     ck_assert_int_eq(ranks_run(3, 60, mixture_body, &kind), 0);
     kind.sets = never;
     ck_assert_int_eq(ranks_run(4, 60, mixture_body, &kind), 0);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("transport collectives");
-    TCase *tests = tcase_create("collectives");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, every_count, 0, COUNTS);
-    tcase_add_loop_test(tests, mixture, 0, COUNTS);
-    tcase_add_test(tests, large);
-    tcase_add_test(tests, small_rings);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,10 +1,10 @@
 /* Conformance of transports: devices whose memory the CPU cannot read, and what they
  * may lack: queues, pinning of host memory, access to a peer's memory. */
-#include <check.h>
 
 #include "base/memory.h"
 #include "group.h"
 #include "support/reference.h"
+#include "support/test.h"
 #include "unit/core/comm/discrete_device.h"
 
 enum { COUNT = 700001, MOST_PINS = 8 };
@@ -88,11 +88,12 @@ static void pinning_body(test_rank *rank, void *context) {
     dlc_free(near);
 }
 
-START_TEST(pinning) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST(pinning) {
     group_kind kind = {"host-staged", NULL};
     ck_assert_int_eq(ranks_run(3, 60, pinning_body, &kind), 0);
 }
-END_TEST
 
 /* The CPU can read one rank's device memory and not the other's: an error. */
 static void different_devices_body(test_rank *rank, void *context) {
@@ -107,11 +108,10 @@ static void different_devices_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(different_devices) {
+TEST(different_devices) {
     group_kind kind = {"host-staged", NULL};
     ck_assert_int_eq(ranks_run(2, 60, different_devices_body, &kind), 0);
 }
-END_TEST
 
 /* ---- Peer access ---------------------------------------------------------------- */
 
@@ -135,7 +135,7 @@ static void says(const dlc_transport_args *args, int can, const char *why) {
     ck_assert_str_eq(reason, why);
 }
 
-START_TEST(peer_access) {
+TEST(peer_access) {
     const dlc_transport_ops *p2p = plugin_find(DLC_KIND_TRANSPORT, "p2p-tree")->ops;
     const char *all = "3 ranks of one node map each other's memory";
     char device;
@@ -177,20 +177,4 @@ START_TEST(peer_access) {
     char reason[128];
     ck_assert_int_eq(p2p->predict(&args, &made, reason, sizeof reason), DLC_ERR_DEVICE);
     plugins_close();
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("device memory");
-    TCase *tests = tcase_create("far");
-    tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, pinning);
-    tcase_add_test(tests, different_devices);
-    tcase_add_test(tests, peer_access);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,9 +1,7 @@
 /* Conformance of transports: errors. Peers that die, invalid arguments, corrupt set-up
  * data; and resources that must not leak. */
-#include <check.h>
 #include <dirent.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,6 +10,7 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "group.h"
+#include "support/test.h"
 
 static void run_all(int ranks, uint64_t lost, rank_body *body) {
     const char *name;
@@ -71,10 +70,11 @@ static void killed_body(test_rank *rank, void *context) {
     dlc_free(buffer);
 }
 
-START_TEST(killed_while_others_wait) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST(killed_while_others_wait) {
     run_all(5, 1u << 1, killed_body);
 }
-END_TEST
 
 /* A rank is killed at any moment; the others leave with an error, or were done before.
  */
@@ -97,10 +97,9 @@ static void killed_at_work_body(test_rank *rank, void *context) {
     dlc_free(buffer);
 }
 
-START_TEST(killed_at_work) {
+TEST(killed_at_work) {
     run_all(3, 1u << 2, killed_at_work_body);
 }
-END_TEST
 
 /* A rank is gone before the group is open. */
 static void killed_before_open_body(test_rank *rank, void *context) {
@@ -113,10 +112,9 @@ static void killed_before_open_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(killed_before_open) {
+TEST(killed_before_open) {
     run_all(3, 1, killed_before_open_body);
 }
-END_TEST
 
 /* ---- Invalid calls -------------------------------------------------------------- */
 
@@ -163,10 +161,9 @@ static void wrong_calls_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(wrong_calls) {
+TEST(wrong_calls) {
     run_all(2, 0, wrong_calls_body);
 }
-END_TEST
 
 static void other_settings_body(test_rank *rank, void *context) {
     static const char *const sets[] = {"slots=5", NULL};
@@ -180,10 +177,9 @@ static void other_settings_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(other_settings) {
+TEST(other_settings) {
     ck_assert_int_eq(ranks_run(2, 30, other_settings_body, (void *)"host-staged"), 0);
 }
-END_TEST
 
 /* ---- Corrupt set-up data ------------------------------------------------- */
 
@@ -222,7 +218,7 @@ static int open_files(void) {
     return count;
 }
 
-START_TEST(corrupt_set_up_data) {
+TEST(corrupt_set_up_data) {
     test_rank rank = {.rank = 0, .ranks = 2};
     group_kind kind = {"host-staged", NULL};
     loopback e = {.flip = SIZE_MAX, .bytes = 1};
@@ -250,9 +246,8 @@ START_TEST(corrupt_set_up_data) {
     ck_assert_int_eq(open_files(), files);
     group_close(&g);
 }
-END_TEST
 
-START_TEST(predictions) {
+TEST(predictions) {
     const dlc_feature *feature = plugin_find(DLC_KIND_TRANSPORT, "host-staged");
     const dlc_transport_ops *ops = feature->ops;
     dlc_rank_info place[3] = {{.size = sizeof *place, .node = 4},
@@ -279,7 +274,6 @@ START_TEST(predictions) {
     ck_assert_str_eq(shorter, "rank 1 ");
     plugins_close();
 }
-END_TEST
 
 /* ---- Leaks ---------------------------------------------------------------------- */
 
@@ -315,30 +309,9 @@ static void closed_body(test_rank *rank, void *context) {
     }
 }
 
-START_TEST(nothing_is_left) {
+TEST(nothing_is_left) {
     int before = files_in("/dev/shm");
     run_all(3, 0, closed_body);
     run_all(3, 1u << 2, killed_at_work_body);
     ck_assert_int_eq(files_in("/dev/shm"), before);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("transport faults");
-    TCase *tests = tcase_create("faults");
-    tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, killed_while_others_wait);
-    tcase_add_test(tests, killed_at_work);
-    tcase_add_test(tests, killed_before_open);
-    tcase_add_test(tests, wrong_calls);
-    tcase_add_test(tests, other_settings);
-    tcase_add_test(tests, corrupt_set_up_data);
-    tcase_add_test(tests, predictions);
-    tcase_add_test(tests, nothing_is_left);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,6 +1,5 @@
 /* Conformance of transports: messages of any size, any order of tags, any number, in
  * all directions at once. */
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "group.h"
+#include "support/test.h"
 
 static const int rank_counts[] = {2, 3, 4, 5, 8};
 enum { COUNTS = sizeof rank_counts / sizeof *rank_counts };
@@ -58,11 +58,12 @@ static void sizes_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(sizes) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST_EACH(sizes, COUNTS) {
     if (rank_counts[_i] <= group_most_ranks())
         run_all(rank_counts[_i], sizes_body);
 }
-END_TEST
 
 static void huge_body(test_rank *rank, void *context) {
     const size_t huge = (size_t)(group_has_device_memory() ? 8 : 64) << 20;
@@ -83,10 +84,9 @@ static void huge_body(test_rank *rank, void *context) {
     dlc_free(in);
 }
 
-START_TEST(huge_both_ways) {
+TEST(huge_both_ways) {
     run_all(2, huge_body);
 }
-END_TEST
 
 /* Receives that are posted before the first message of their tag is sent: those of one
  * tag take its messages in order, and those of other tags go on waiting. Rank 1 says
@@ -122,10 +122,9 @@ static void early_receives_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(early_receives) {
+TEST(early_receives) {
     run_all(2, early_receives_body);
 }
-END_TEST
 
 /* Every rank sends MANY messages with many tags to every other, and receives those of
  * the others in an order of its own, with pauses; some tags are used twice. */
@@ -216,11 +215,10 @@ static void tags_body(test_rank *rank, void *context) {
     dlc_free(in);
 }
 
-START_TEST(tags_in_any_order) {
+TEST_EACH(tags_in_any_order, COUNTS) {
     if (rank_counts[_i] <= group_most_ranks())
         run_all(rank_counts[_i], tags_body);
 }
-END_TEST
 
 /* Many unexpected messages precede the expected one; and a receive is posted while its
  * message arrives. */
@@ -261,10 +259,9 @@ static void overtaking_body(test_rank *rank, void *context) {
     dlc_free(two);
 }
 
-START_TEST(overtaking) {
+TEST(overtaking) {
     run_all(2, overtaking_body);
 }
-END_TEST
 
 /* All to all, large, everything posted before anything is waited for, and waited for in
  * the worst order. */
@@ -302,11 +299,10 @@ static void flood_body(test_rank *rank, void *context) {
     dlc_free(in);
 }
 
-START_TEST(flood) {
+TEST_EACH(flood, COUNTS) {
     if (rank_counts[_i] <= group_most_ranks())
         run_all(rank_counts[_i], flood_body);
 }
-END_TEST
 
 /* Completes requests by test alone; a receive must not be done before its message was
  * sent. */
@@ -335,10 +331,9 @@ static void polling_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(polling) {
+TEST(polling) {
     run_all(3, polling_body);
 }
-END_TEST
 
 /* ---- wait_any ------------------------------------------------------------------- */
 
@@ -398,27 +393,6 @@ static void any_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(any_of_several) {
+TEST(any_of_several) {
     run_all(3, any_body);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("transport messages");
-    TCase *tests = tcase_create("messages");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, sizes, 0, COUNTS);
-    tcase_add_test(tests, huge_both_ways);
-    tcase_add_loop_test(tests, tags_in_any_order, 0, COUNTS);
-    tcase_add_test(tests, early_receives);
-    tcase_add_test(tests, overtaking);
-    tcase_add_loop_test(tests, flood, 0, COUNTS);
-    tcase_add_test(tests, polling);
-    tcase_add_test(tests, any_of_several);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

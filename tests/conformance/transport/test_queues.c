@@ -1,6 +1,5 @@
 /* Conformance of transports: stream-ordered collectives. Many in flight, in registered
  * and other memory, captured, and when a rank is lost. For a device with queues. */
-#include <check.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "base/status.h"
 #include "registered.h"
 #include "support/reference.h"
+#include "support/test.h"
 
 enum { ROOM = 130000, HOST = 1 << 20 /* floats */ };
 
@@ -198,11 +198,27 @@ static void many_body(test_rank *rank, void *context) {
 static const int rank_counts[] = {1, 2, 3, 4};
 enum { COUNTS = sizeof rank_counts / sizeof *rank_counts };
 
-START_TEST(many) {
+static int has_async_queues(void) {
+    const char *device = getenv("DLCORE_TEST_DEVICE");
+    const dlc_device_ops *ops = device ? plugin_find(DLC_KIND_DEVICE, device)->ops
+                                       : NULL;
+    return ops && DLC_CAN(ops, queues);
+}
+
+static int begin(int argc, char **argv) {
+    (void)argc, (void)argv;
+    if (!has_async_queues())
+        return tests_skip("this device has no queues");
+    plugins_close();
+    return TESTS_RUN;
+}
+
+TEST_SETTINGS(.timeout = 120, .begin = begin);
+
+TEST_EACH(many, COUNTS) {
     if (rank_counts[_i] <= group_most_ranks())
         run_all(rank_counts[_i], 0, many_body);
 }
-END_TEST
 
 /* Semaphores have the same values at each launch; other calls, of either kind, come in
  * between. */
@@ -247,10 +263,9 @@ static void captured_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(captured) {
+TEST_EACH(captured, 3) {
     run_all(2 + _i, 0, captured_body);
 }
-END_TEST
 
 /* A rank is killed at any moment. The others get an error from poll, and their queues
  * drain. */
@@ -279,10 +294,9 @@ static void killed_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(killed) {
+TEST_EACH(killed, 3) {
     run_all(2 + _i, 1u << 1, killed_body);
 }
-END_TEST
 
 /* A device whose queues have no semaphores: reported, and the CPU waits instead. */
 static void no_semaphores_body(test_rank *rank, void *context) {
@@ -305,7 +319,7 @@ static void no_semaphores_body(test_rank *rank, void *context) {
     registered_finish(&g, &memory, NULL);
 }
 
-START_TEST(no_semaphores) {
+TEST(no_semaphores) {
     const char *device = getenv("DLCORE_TEST_DEVICE");
     if (!device || strcmp(device, "async") != 0)
         return;
@@ -313,33 +327,4 @@ START_TEST(no_semaphores) {
     for (int i = 0; i < 2; i++)
         registered_run(&registered_settings[i], 3, 0, no_semaphores_body);
     plugins_close();
-}
-END_TEST
-
-static int has_async_queues(void) {
-    const char *device = getenv("DLCORE_TEST_DEVICE");
-    const dlc_device_ops *ops = device ? plugin_find(DLC_KIND_DEVICE, device)->ops
-                                       : NULL;
-    return ops && DLC_CAN(ops, queues);
-}
-
-int main(void) {
-    if (!has_async_queues()) {
-        puts("this device has no queues");
-        return 77;
-    }
-    plugins_close();
-    Suite *suite = suite_create("stream-ordered collectives");
-    TCase *tests = tcase_create("queues");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, many, 0, COUNTS);
-    tcase_add_loop_test(tests, captured, 0, 3);
-    tcase_add_loop_test(tests, killed, 0, 3);
-    tcase_add_test(tests, no_semaphores);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,7 +1,6 @@
 /* Conformance of transports: collectives in registered buffers, at any offset, of any
  * size, beside collectives in other memory and messages, and on a device whose memory
  * the CPU cannot read. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include "registered.h"
 #include "support/reference.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 #include "unit/core/comm/discrete_device.h"
 
 static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8};
@@ -132,11 +132,12 @@ static void everywhere_body(test_rank *rank, void *context) {
     registered_finish(&g, &weights, &gradients);
 }
 
-START_TEST(everywhere) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST_EACH(everywhere, COUNTS) {
     if (rank_counts[_i] <= group_most_ranks())
         registered_run_all(rank_counts[_i], 0, everywhere_body);
 }
-END_TEST
 
 /* The whole buffer, to its first and last byte; and a buffer that is one element too
  * small. */
@@ -160,10 +161,9 @@ static void edges_body(test_rank *rank, void *context) {
     registered_finish(&g, &memory, NULL);
 }
 
-START_TEST(edges) {
+TEST(edges) {
     registered_run_all(3, 0, edges_body);
 }
-END_TEST
 
 /* In registered and other memory, with pauses, and with a message in flight. */
 static void mixture_body(test_rank *rank, void *context) {
@@ -210,11 +210,10 @@ static void mixture_body(test_rank *rank, void *context) {
     registered_finish(&g, &memory, NULL);
 }
 
-START_TEST(mixture) {
+TEST_EACH(mixture, COUNTS) {
     if (rank_counts[_i] > 1 && rank_counts[_i] <= group_most_ranks())
         registered_run_all(rank_counts[_i], 0, mixture_body);
 }
-END_TEST
 
 /* Megabytes, repeatedly, on the results of the last round. */
 static void large_body(test_rank *rank, void *context) {
@@ -240,11 +239,10 @@ static void large_body(test_rank *rank, void *context) {
     registered_finish(&g, &memory, NULL);
 }
 
-START_TEST(large) {
+TEST(large) {
     registered_run_all(2, 0, large_body);
     registered_run_all(group_has_device_memory() || SANITIZED ? 3 : 5, 0, large_body);
 }
-END_TEST
 
 /* ---- A device whose memory the CPU cannot read ---------------------------------- */
 
@@ -302,26 +300,8 @@ static void far_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(far_memory) {
+TEST(far_memory) {
     for (int i = 0; i < REGISTERED_SETTINGS && !group_has_device_memory(); i++)
         registered_run(&registered_settings[i], 3, 0, far_body);
     plugins_close();
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("registered buffers");
-    TCase *tests = tcase_create("register_floats");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, everywhere, 0, COUNTS);
-    tcase_add_test(tests, edges);
-    tcase_add_loop_test(tests, mixture, 0, COUNTS);
-    tcase_add_test(tests, large);
-    tcase_add_test(tests, far_memory);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

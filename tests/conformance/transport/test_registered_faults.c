@@ -1,6 +1,5 @@
 /* Conformance of transports: errors with registered buffers. Ranks that disagree or die
  * meanwhile; resources that must not leak; and the prediction. */
-#include <check.h>
 #include <dirent.h>
 #include <signal.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "base/status.h"
 #include "registered.h"
 #include "support/reference.h"
+#include "support/test.h"
 
 enum { ROOM = 120000 /* floats */ };
 
@@ -52,12 +52,13 @@ static void disagree_body(test_rank *rank, void *context) {
     registered_finish(&g, &good, NULL);
 }
 
-START_TEST(disagree) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST(disagree) {
     for (int i = 0; i < REGISTERED_SETTINGS; i++)
         registered_run(&registered_settings[i], 3, 0, disagree_body);
     plugins_close();
 }
-END_TEST
 
 /* Different offsets are an error, instead of a wrong sum. */
 static void different_offsets_body(test_rank *rank, void *context) {
@@ -73,12 +74,11 @@ static void different_offsets_body(test_rank *rank, void *context) {
     registered_finish(&g, &memory, NULL);
 }
 
-START_TEST(different_offsets) {
+TEST(different_offsets) {
     for (int i = 0; i < REGISTERED_SETTINGS; i++)
         registered_run(&registered_settings[i], 2, 0, different_offsets_body);
     plugins_close();
 }
-END_TEST
 
 /* A rank is killed at any moment. Its memory stays mapped by the others, which leave
  * with an error and not by a signal. */
@@ -104,11 +104,10 @@ static void killed_body(test_rank *rank, void *context) {
     registered_finish(&g, &memory, NULL);
 }
 
-START_TEST(killed) {
+TEST(killed) {
     for (int i = 0; i < 8; i++)
         registered_run_all(3, 1u << 1, killed_body);
 }
-END_TEST
 
 /* A rank is killed before all have mapped its memory. */
 static void killed_registering_body(test_rank *rank, void *context) {
@@ -123,12 +122,11 @@ static void killed_registering_body(test_rank *rank, void *context) {
     registered_finish(&g, &memory, NULL);
 }
 
-START_TEST(killed_registering) {
+TEST(killed_registering) {
     for (int i = 0; i < REGISTERED_SETTINGS; i++)
         registered_run(&registered_settings[i], 3, 1, killed_registering_body);
     plugins_close();
 }
-END_TEST
 
 /* Nothing stays mapped or open after the endpoint was closed. */
 static void closed_body(test_rank *rank, void *context) {
@@ -153,10 +151,9 @@ static void closed_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(closed) {
+TEST(closed) {
     registered_run_all(3, 0, closed_body);
 }
-END_TEST
 
 /* ---- Predictions --------------------------------------------------------------- */
 
@@ -170,7 +167,7 @@ static void says(dlc_transport_args *args, int can, const char *why) {
     ck_assert_str_eq(reason, why);
 }
 
-START_TEST(predictions) {
+TEST(predictions) {
     dlc_rank_info place[2] = {{.size = sizeof *place, .device = "cpu"},
                               {.size = sizeof *place, .device = "cpu"}};
     dlc_device_ops shares =
@@ -190,7 +187,6 @@ START_TEST(predictions) {
     says(&args, 0, "not all ranks are on one node");
     plugins_close();
 }
-END_TEST
 
 /* `auto` depends on where the ranks are. */
 static void schedule_body(test_rank *rank, void *context) {
@@ -214,26 +210,6 @@ static void schedule_body(test_rank *rank, void *context) {
     }
 }
 
-START_TEST(schedules) {
+TEST(schedules) {
     ck_assert_int_eq(ranks_run(3, 30, schedule_body, NULL), 0);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("registered buffers, faults");
-    TCase *tests = tcase_create("register_floats");
-    tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, disagree);
-    tcase_add_test(tests, different_offsets);
-    tcase_add_test(tests, killed);
-    tcase_add_test(tests, killed_registering);
-    tcase_add_test(tests, closed);
-    tcase_add_test(tests, predictions);
-    tcase_add_test(tests, schedules);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -2,14 +2,13 @@
  * barrier that is not the transport's. Messages before their receives are posted, more
  * than a ring holds, both directions full at once, messages in flight at close, and
  * ranks that disagree on a count. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "group.h"
+#include "support/test.h"
 
 static void run_all(int ranks, rank_body *body) {
     const char *name;
@@ -116,10 +115,11 @@ static void early_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(early_messages) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST(early_messages) {
     run_all(2, early_body);
 }
-END_TEST
 
 /* Both directions are full before anybody receives; then the replies must find room. */
 static void full_body(test_rank *rank, void *context) {
@@ -147,10 +147,9 @@ static void full_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(both_ways_full) {
+TEST(both_ways_full) {
     run_all(2, full_body);
 }
-END_TEST
 
 /* A rank that only sends makes progress though the others never poll meanwhile. */
 static void pass_on_body(test_rank *rank, void *context) {
@@ -173,10 +172,9 @@ static void pass_on_body(test_rank *rank, void *context) {
     group_close(&g);
 }
 
-START_TEST(one_after_the_other) {
+TEST(one_after_the_other) {
     run_all(4, pass_on_body);
 }
-END_TEST
 
 /* What is in flight when an endpoint is closed is cancelled: nobody hangs, and the next
  * group of the same ranks is not affected. */
@@ -212,10 +210,9 @@ static void close_body(test_rank *rank, void *context) {
     }
 }
 
-START_TEST(closed_in_flight) {
+TEST(closed_in_flight) {
     run_all(2, close_body);
 }
-END_TEST
 
 /* Different counts in one collective are a mistake of the caller. Each rank gets an
  * error or waits until the job ends, then leaves at once; nothing is written outside of
@@ -273,7 +270,7 @@ static void ended_body(test_rank *rank, void *context) {
     different_counts_body(&few, (void *)&how->kind);
 }
 
-START_TEST(different_counts_in_a_collective) {
+TEST_EACH(different_counts_in_a_collective, 9) {
     const char *name;
     for (size_t i = 0; (name = group_transport(i)) != NULL; i++) {
         different_counts how = {{name, NULL}, (char)(_i % 3), (char)(_i / 3)};
@@ -283,22 +280,4 @@ START_TEST(different_counts_in_a_collective) {
         ck_assert_msg(ranks_run(3, 10, ended_body, &how) == 0, "%s, case %d", name, _i);
     }
     plugins_close();
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("transport schedules");
-    TCase *tests = tcase_create("schedules");
-    tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, early_messages);
-    tcase_add_test(tests, both_ways_full);
-    tcase_add_test(tests, one_after_the_other);
-    tcase_add_test(tests, closed_in_flight);
-    tcase_add_loop_test(tests, different_counts_in_a_collective, 0, 9);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

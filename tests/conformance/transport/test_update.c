@@ -1,12 +1,12 @@
 /* Conformance of transports: the fused update is bitwise identical to a reduce-scatter,
  * an update and an all-gather. */
-#include <check.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "registered.h"
 #include "support/reference.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 #include "support/updates.h"
 
 enum { ROOM = 100000, STEPS = 3, ROUNDS = 3 };
@@ -139,10 +139,11 @@ static void update_body(test_rank *rank, void *context) {
     registered_finish(&g, &one, &two);
 }
 
-START_TEST(as_three_calls) {
+TEST_SETTINGS(.timeout = 300);
+
+TEST_RANGE(as_three_calls, 1, SANITIZED ? 4 : 6) {
     registered_run_all(_i, 0, update_body);
 }
-END_TEST
 
 /* So large that weights bypass the caches, and that each range is updated in pieces. */
 static void large_body(test_rank *rank, void *context) {
@@ -158,10 +159,9 @@ static void large_body(test_rank *rank, void *context) {
     registered_finish(&g, &one, &two);
 }
 
-START_TEST(large) {
+TEST(large) {
     registered_run_all(2, 0, large_body);
 }
-END_TEST
 
 static void outside_body(test_rank *rank, void *context) {
     float gradients[8] = {0}, weights[8] = {0};
@@ -176,22 +176,6 @@ static void outside_body(test_rank *rank, void *context) {
     registered_finish(&g, &memory, NULL);
 }
 
-START_TEST(outside_of_registered_memory) {
+TEST(outside_of_registered_memory) {
     registered_run_all(2, 0, outside_body);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("update");
-    TCase *tests = tcase_create("update");
-    tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, as_three_calls, 1, SANITIZED ? 4 : 6);
-    tcase_add_test(tests, large);
-    tcase_add_test(tests, outside_of_registered_memory);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,6 +1,5 @@
 /* Tests `dlcore bench comm` as a user runs it: correct results of every operation on
  * several ranks, the three output formats, and messages for mistakes. */
-#include <check.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include "bench_table.h"
 #include "support/command.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 #define QUICK "--iterations=3", "--warm-up=1"
 
@@ -45,7 +45,9 @@ static void check_rows(const json_t *list, int ranks) {
     }
 }
 
-START_TEST(every_operation_is_right) {
+TEST_SETTINGS(.timeout = 120, .setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST_EACH(every_operation_is_right, 6) {
     static const char *const ranks[] = {"--ranks=2", "--ranks=3", "--ranks=5"};
     command_result result = run(0, COMMAND("bench", "comm", "--op=all", "--max=64K",
                                            "--json", QUICK, ranks[_i % 3],
@@ -56,10 +58,9 @@ START_TEST(every_operation_is_right) {
     json_decref(list);
     command_free(&result);
 }
-END_TEST
 
 /* With the faulty transport of liar.c wrong elements are counted, and are an error. */
-START_TEST(wrong_results_are_found) {
+TEST(wrong_results_are_found) {
     const char *plugins = getenv("DLCORE_PLUGIN_PATH"), *liar = getenv("TEST_LIAR");
     char path[4096];
     ck_assert_msg(plugins && liar, "run the tests with ctest");
@@ -78,9 +79,8 @@ START_TEST(wrong_results_are_found) {
     ck_contains(result.err, "6 elements were wrong");
     command_free(&result);
 }
-END_TEST
 
-START_TEST(table_and_plot) {
+TEST(table_and_plot) {
     char plot[512] = "--plot=";
     size_t size;
     strncat(plot, scratch_path("plot.svg"), sizeof plot - strlen(plot) - 1);
@@ -96,10 +96,9 @@ START_TEST(table_and_plot) {
     free(svg);
     command_free(&result);
 }
-END_TEST
 
 /* --json prints one document and nothing else; "wrong" is null if unchecked. */
-START_TEST(json_alone) {
+TEST(json_alone) {
     command_result result = run(
         0, COMMAND("bench", "comm", "--max=4K", "--no-check", "--json", "-q", QUICK));
     json_t *list = json_loads(result.out, 0, NULL);
@@ -109,9 +108,8 @@ START_TEST(json_alone) {
     json_decref(list);
     command_free(&result);
 }
-END_TEST
 
-START_TEST(bad_arguments) {
+TEST_EACH(bad_arguments, 17) {
     static const struct {
         int code;
         const char *word, *argument;
@@ -140,10 +138,9 @@ START_TEST(bad_arguments) {
     ck_assert_str_eq(result.out, "");
     command_free(&result);
 }
-END_TEST
 
 /* A signal ends the command after the current block, on all ranks together. */
-START_TEST(signal_ends_it) {
+TEST(signal_ends_it) {
     const char *folder = scratch_write("begun", "", 0);
     char path[512];
     snprintf(path, sizeof path, "%.*s", (int)(strrchr(folder, '/') - folder), folder);
@@ -152,9 +149,8 @@ START_TEST(signal_ends_it) {
     kill(pid, SIGTERM);
     ck_assert_int_eq(command_wait(pid, 60), 128 + SIGTERM);
 }
-END_TEST
 
-START_TEST(subjects) {
+TEST(subjects) {
     command_result result = run(2, COMMAND("bench"));
     ck_contains(result.err, "dlcore bench comm");
     command_free(&result);
@@ -167,25 +163,4 @@ START_TEST(subjects) {
     result = run(0, COMMAND("bench", "comm", "--help"));
     ck_contains(result.out, "reduce_scatter");
     command_free(&result);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("bench command");
-    TCase *tests = tcase_create("bench command");
-    tcase_set_timeout(tests, 120);
-    tcase_add_checked_fixture(tests, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(tests, every_operation_is_right, 0, 6);
-    tcase_add_test(tests, wrong_results_are_found);
-    tcase_add_test(tests, table_and_plot);
-    tcase_add_test(tests, json_alone);
-    tcase_add_loop_test(tests, bad_arguments, 0, 17);
-    tcase_add_test(tests, signal_ends_it);
-    tcase_add_test(tests, subjects);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,13 +1,12 @@
 /* Tests the output of `dlcore bench comm`: rates, columns, JSON, the plot, and the
  * parsing of sizes and names. */
-#include <check.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench_table.h"
+#include "support/test.h"
 
 static const dlc_bench_head head = {
     .transport = "a<b>", .device = "cpu", .ranks = 4, .arena = 1};
@@ -22,7 +21,7 @@ static void ck_near(double is, double should) {
                   should);
 }
 
-START_TEST(rates_are_those_of_nccl_tests) {
+TEST_EACH(rates_are_those_of_nccl_tests, BENCH_OPS) {
     static const double factor[BENCH_OPS] = {
         [BENCH_ALL_REDUCE] = 1.5,  [BENCH_BROADCAST] = 1,
         [BENCH_ALL_GATHER] = 0.75, [BENCH_REDUCE_SCATTER] = 0.75,
@@ -34,14 +33,12 @@ START_TEST(rates_are_those_of_nccl_tests) {
     row.seconds = 0;
     ck_assert(dlc_bench_algbw(&row) == 0);
 }
-END_TEST
 
 /* With two ranks bus and algorithm bandwidth are equal. */
-START_TEST(two_ranks) {
+TEST(two_ranks) {
     dlc_bench_row row = row_of(BENCH_ALL_REDUCE);
     ck_near(dlc_bench_busbw(&row, 2), 1);
 }
-END_TEST
 
 static void ck_line(const dlc_bench_row *row, const char *line) {
     dlc_text text = {0};
@@ -51,7 +48,7 @@ static void ck_line(const dlc_bench_row *row, const char *line) {
     dlc_text_free(&text);
 }
 
-START_TEST(lines_have_the_columns) {
+TEST(lines_have_the_columns) {
     dlc_bench_row row = row_of(BENCH_ALL_REDUCE);
     ck_line(&row, "      1000000        250000   float     sum    -1     1000.0    "
                   "1.000    1.500       0\n");
@@ -63,10 +60,9 @@ START_TEST(lines_have_the_columns) {
     ck_line(&row, "         4096          1024   float    none     0       0.15    "
                   "27.31    27.31      12\n");
 }
-END_TEST
 
 /* Titles are aligned with their columns: each ends where its values end. */
-START_TEST(titles_are_aligned) {
+TEST(titles_are_aligned) {
     dlc_bench_row row = row_of(BENCH_ALL_GATHER);
     dlc_text text = {0}, line = {0};
     dlc_bench_text_head(&head, row.op, &text);
@@ -79,9 +75,8 @@ START_TEST(titles_are_aligned) {
     dlc_text_free(&text);
     dlc_text_free(&line);
 }
-END_TEST
 
-START_TEST(json_is_a_list_of_objects) {
+TEST(json_is_a_list_of_objects) {
     dlc_bench_row rows[] = {row_of(BENCH_ALL_REDUCE), row_of(BENCH_STREAM)};
     dlc_json json = {0};
     rows[1].wrong = -1;
@@ -101,7 +96,6 @@ START_TEST(json_is_a_list_of_objects) {
     json_decref(list);
     dlc_text_free(&json.text);
 }
-END_TEST
 
 static size_t count_of(const char *text, const char *what) {
     size_t count = 0;
@@ -110,7 +104,7 @@ static size_t count_of(const char *text, const char *what) {
     return count;
 }
 
-START_TEST(plot_has_a_line_per_operation) {
+TEST(plot_has_a_line_per_operation) {
     dlc_bench_row rows[6];
     dlc_text svg = {0};
     for (int i = 0; i < 6; i++) {
@@ -133,11 +127,10 @@ START_TEST(plot_has_a_line_per_operation) {
     ck_assert_ptr_null(strstr(text, "inf"));
     dlc_text_free(&svg);
 }
-END_TEST
 
 /* Even if all lines end at one place, at the edge, names don't overlap, and are inside
  * the picture, next to the line's last point. */
-START_TEST(names_do_not_overlap) {
+TEST_EACH(names_do_not_overlap, 3) {
     dlc_bench_row rows[2 * BENCH_OPS];
     for (int i = 0; i < 2 * BENCH_OPS; i++) {
         rows[i] = row_of((dlc_bench_op)(i / 2));
@@ -172,10 +165,9 @@ START_TEST(names_do_not_overlap) {
     ck_assert_int_eq(names, 2 * BENCH_OPS);
     dlc_text_free(&svg);
 }
-END_TEST
 
 /* Each operation takes ten times as long as the one before it. */
-START_TEST(names_are_in_the_order_of_their_lines) {
+TEST(names_are_in_the_order_of_their_lines) {
     dlc_bench_row rows[BENCH_OPS];
     double seconds = 1e-6, y[2][BENCH_OPS];
     for (int i = 0; i < BENCH_OPS; i++, seconds *= 10) {
@@ -208,10 +200,9 @@ START_TEST(names_are_in_the_order_of_their_lines) {
     }
     dlc_text_free(&svg);
 }
-END_TEST
 
 /* One size and a time of zero: no division by zero. */
-START_TEST(plot_of_one_size) {
+TEST(plot_of_one_size) {
     dlc_bench_row row = row_of(BENCH_ALL_REDUCE);
     for (int i = 0; i < 3; i++) {
         dlc_text svg = {0};
@@ -222,9 +213,8 @@ START_TEST(plot_of_one_size) {
         dlc_text_free(&svg);
     }
 }
-END_TEST
 
-START_TEST(sizes) {
+TEST(sizes) {
     static const struct {
         const char *text;
         uint64_t bytes;
@@ -255,9 +245,8 @@ START_TEST(sizes) {
     dlc_bench_format_size(4, text);
     ck_assert_str_eq(text, "4 B");
 }
-END_TEST
 
-START_TEST(names_of_operations) {
+TEST(names_of_operations) {
     unsigned ops = 0;
     char bad[32];
     ck_assert_ptr_null(dlc_bench_parse_ops("all", &ops, bad));
@@ -274,27 +263,4 @@ START_TEST(names_of_operations) {
     ck_assert_uint_eq(ops, 1u << BENCH_STREAM | 1u << BENCH_BROADCAST);
     ck_assert_ptr_null(dlc_bench_op_name(-1));
     ck_assert_ptr_null(dlc_bench_op_name(BENCH_OPS));
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("bench table");
-    TCase *tests = tcase_create("bench table");
-    tcase_add_loop_test(tests, rates_are_those_of_nccl_tests, 0, BENCH_OPS);
-    tcase_add_test(tests, two_ranks);
-    tcase_add_test(tests, lines_have_the_columns);
-    tcase_add_test(tests, titles_are_aligned);
-    tcase_add_test(tests, json_is_a_list_of_objects);
-    tcase_add_test(tests, plot_has_a_line_per_operation);
-    tcase_add_loop_test(tests, names_do_not_overlap, 0, 3);
-    tcase_add_test(tests, names_are_in_the_order_of_their_lines);
-    tcase_add_test(tests, plot_of_one_size);
-    tcase_add_test(tests, sizes);
-    tcase_add_test(tests, names_of_operations);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,5 +1,4 @@
 /* Tests tools/file.c: a file is written completely or not at all. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 
 #include "file.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static void check_holds(const char *name, const char *expected) {
     size_t size;
@@ -16,7 +16,9 @@ static void check_holds(const char *name, const char *expected) {
     free(bytes);
 }
 
-START_TEST(writes_and_replaces) {
+TEST_SETTINGS(.setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST(writes_and_replaces) {
     const char *path = scratch_path("picture.svg");
     mode_t mask = umask(027);
     ck_assert_int_eq(dlc_tool_file_check(path), DLC_OK);
@@ -33,7 +35,6 @@ START_TEST(writes_and_replaces) {
     ck_assert_int_eq(scratch_files(), 1);
     umask(mask);
 }
-END_TEST
 
 static void refuses(const char *path, const char *why) {
     ck_assert_int_eq(dlc_tool_file_check(path), DLC_ERR_IO);
@@ -42,7 +43,7 @@ static void refuses(const char *path, const char *why) {
     ck_assert_int_eq(dlc_tool_file_write(path, "x", 1), DLC_ERR_IO);
 }
 
-START_TEST(refuses_what_it_cannot_write) {
+TEST(refuses_what_it_cannot_write) {
     refuses(scratch_path("no/such/folder.svg"), "No such file");
     ck_assert_int_eq(mkdir(scratch_path("folder"), 0777), 0);
     refuses(scratch_path("folder"), "not a regular file");
@@ -54,19 +55,4 @@ START_TEST(refuses_what_it_cannot_write) {
     scratch_write("file", "x", 1);
     refuses(scratch_path("file/in-a-file"), "Not a directory");
     check_holds("file", "x");
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("file");
-    TCase *cases = tcase_create("file");
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_test(cases, writes_and_replaces);
-    tcase_add_test(cases, refuses_what_it_cannot_write);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

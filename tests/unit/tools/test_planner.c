@@ -1,6 +1,5 @@
 /* Tests what `dlcore plan` computes without measuring: parsing, recorded machines,
  * scaling and the report. */
-#include <check.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include "base/memory.h"
 #include "plan_report.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { LAYERS = 4 };
 
@@ -78,7 +78,9 @@ static plan_target target_of(const plan_given *given, int32_t ranks) {
 /* ---- Parsing -----------------------------------------------------------------------
  */
 
-START_TEST(rates_and_times) {
+TEST_SETTINGS(.setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST(rates_and_times) {
     double value = 0;
     ck_assert(plan_parse_rate("100Gb/s", &value));
     ck_assert_double_eq(value, 12.5e9);
@@ -91,7 +93,6 @@ START_TEST(rates_and_times) {
     ck_assert(plan_parse_time("0ns", &value));
     ck_assert_double_eq(value, 0);
 }
-END_TEST
 
 static const char *const bad_rates[] = {"",
                                         "100",
@@ -105,16 +106,15 @@ static const char *const bad_rates[] = {"",
                                         "1 Gb/s x",
                                         "1Gb/sGb/sGb/sGb/sGb/s"};
 
-START_TEST(bad_rates_are_refused) {
+TEST(bad_rates_are_refused) {
     double value = 7;
     for (size_t i = 0; i < sizeof bad_rates / sizeof *bad_rates; i++) {
         ck_assert_msg(!plan_parse_rate(bad_rates[i], &value), "'%s'", bad_rates[i]);
         ck_assert_msg(!plan_parse_time(bad_rates[i], &value), "'%s'", bad_rates[i]);
     }
 }
-END_TEST
 
-START_TEST(machines_and_ranks) {
+TEST(machines_and_ranks) {
     static const char *const bad[] = {
         "",       "0",   "x8",          "16x",           "16x0",   "-1x2",
         "16x8x2", "2.5", "99999999999", "100000x100000", "16 x 8y"};
@@ -128,11 +128,10 @@ START_TEST(machines_and_ranks) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         ck_assert_msg(!plan_parse_nodes(bad[i], &nodes, &each), "'%s'", bad[i]);
 }
-END_TEST
 
 /* ---- Targets --------------------------------------------------------------------- */
 
-START_TEST(this_machine) {
+TEST(this_machine) {
     plan_target target = target_of(&nothing_given, 2);
     ck_assert_int_eq(target.cluster.nodes, 1);
     ck_assert_int_eq(target.cluster.ranks_per_node, 2);
@@ -143,9 +142,8 @@ START_TEST(this_machine) {
     ck_contains(target.inside, "measured here, with transport memory");
     ck_assert_double_eq(target.cluster.interference, 1);
 }
-END_TEST
 
-START_TEST(as_given) {
+TEST(as_given) {
     plan_given given = {.nodes = 16,
                         .ranks_per_node = 8,
                         .link = 12.5e9,
@@ -159,7 +157,6 @@ START_TEST(as_given) {
     ck_assert_double_eq(target.cluster.inside.bandwidth, 5e10);
     ck_contains(target.between, "as given");
 }
-END_TEST
 
 /* Every recorded machine has ranks and links with a bandwidth; NVLink is faster than
  * PCIe. */
@@ -168,7 +165,7 @@ static const char *const machines[] = {
     "hgx-a100",         "hgx-h100",         "mi300x",    "nvswitch",       "pcie-box",
     "pcie-plain",       "pcie-switches",    "version-3", "virtual-machine"};
 
-START_TEST(recorded_machines) {
+TEST_EACH(recorded_machines, COUNT(machines)) {
     plan_given given = nothing_given;
     given.from = machine(machines[_i]);
     given.nodes = 2;
@@ -178,9 +175,8 @@ START_TEST(recorded_machines) {
     ck_assert_double_gt(target.cluster.inside.bandwidth, 0);
     ck_assert_double_gt(target.cluster.between.bandwidth, 0);
 }
-END_TEST
 
-START_TEST(recorded_gpus) {
+TEST(recorded_gpus) {
     plan_given given = nothing_given;
     given.from = machine("hgx-h100");
     plan_target nvlink = target_of(&given, 1);
@@ -198,9 +194,8 @@ START_TEST(recorded_gpus) {
     ck_contains(dlc_detail(), "GPUs");
     free(m);
 }
-END_TEST
 
-START_TEST(bad_recordings) {
+TEST(bad_recordings) {
     static const char not_xml[] = "this is no machine";
     plan_measured *m = measured_of(1);
     plan_given given = nothing_given;
@@ -212,7 +207,6 @@ START_TEST(bad_recordings) {
     ck_assert_int_ne(plan_target_make(&given, m, &target), DLC_OK);
     free(m);
 }
-END_TEST
 
 /* ---- Predictions ----------------------------------------------------------------- */
 
@@ -225,7 +219,7 @@ static plan_prediction predict(const dlc_plan_cluster *cluster) {
     return p;
 }
 
-START_TEST(rows_of_ranks) {
+TEST(rows_of_ranks) {
     static const int32_t expected[] = {1, 2, 4, 6, 12, 18};
     dlc_plan_cluster c = {.nodes = 3,
                           .ranks_per_node = 6,
@@ -242,11 +236,10 @@ START_TEST(rows_of_ranks) {
     ck_assert_double_eq_tol(p.row[0].strong.efficiency, 1, 1e-9);
     plan_prediction_free(&p);
 }
-END_TEST
 
 /* More machines: more images per second in total, fewer per rank; the best combination
  * is never slower than data parallelism; weak scaling is never worse than strong. */
-START_TEST(limits_of_scaling) {
+TEST(limits_of_scaling) {
     dlc_plan_cluster c = {.nodes = 16,
                           .ranks_per_node = 1,
                           .between = {1e-5, 1e9, 0},
@@ -269,10 +262,9 @@ START_TEST(limits_of_scaling) {
     ck_assert_double_eq_tol(p.row[p.rows - 1].strong.samples, 2, 1e-9);
     plan_prediction_free(&p);
 }
-END_TEST
 
 /* Nearly all bytes are those of one layer, which is split on a slow link. */
-START_TEST(slow_links_split) {
+TEST(slow_links_split) {
     dlc_plan_cluster c = {.nodes = 2,
                           .ranks_per_node = 1,
                           .between = {50e-6, 1.25e8, 0},
@@ -285,7 +277,6 @@ START_TEST(slow_links_split) {
     ck_assert_double_gt(last->best.images_per_s, 2 * last->images_per_s);
     plan_prediction_free(&p);
 }
-END_TEST
 
 /* A layer has many weights and large inputs: to divide it over a slow link costs as
  * much as to exchange its gradients, but within a machine it costs little, and halves
@@ -316,18 +307,17 @@ static plan_mix best_of_machines(double between) {
     return best;
 }
 
-START_TEST(groups_are_on_machines) {
+TEST(groups_are_on_machines) {
     plan_mix slow = best_of_machines(1e8), fast = best_of_machines(1e12);
     ck_assert_int_eq(slow.kind, PLAN_TENSOR);
     ck_assert_int_eq(slow.split, 1);
     ck_assert_int_eq(slow.tensor, 2);
     ck_assert_int_eq(fast.tensor, 0);
 }
-END_TEST
 
 /* Nineteen ranks for the convolution and one for the rest, as its work is: no rank
  * waits much for others, as in the same number of ranks with equal stages. */
-START_TEST(stages_as_set) {
+TEST(stages_as_set) {
     static const int32_t ranks[] = {19, 1};
     const plan_mesh asked = {
         .mesh = {.ranks = 20, .pipeline = 2, .tensor = 1, .stage_ranks = ranks},
@@ -357,10 +347,9 @@ START_TEST(stages_as_set) {
     ck_assert_double_eq_tol(p.asked.seconds, 608 * 3e-4, 0.05 * 608 * 3e-4);
     plan_prediction_free(&p);
 }
-END_TEST
 
 /* Each micro-batch adds 4e6 bytes to a sum, unless it is the only one. */
-START_TEST(micro_batches_are_added_up) {
+TEST(micro_batches_are_added_up) {
     const dlc_plan_layer layer[] = {
         {.name = "conv", .forward = {0, 1e-3}, .backward = {0, 2e-3}},
         {.name = "ip",
@@ -383,11 +372,10 @@ START_TEST(micro_batches_are_added_up) {
                                 count == 1 ? 0 : (double)count * 4e-3, 1e-9);
     }
 }
-END_TEST
 
 /* Times of 8 and of 2 samples: a line through both; if there is none, the times of 2.
  */
-START_TEST(times_of_two_batches) {
+TEST(times_of_two_batches) {
     static const struct {
         double many, few, fixed, per_sample;
     } cases[] = {{16e-3, 10e-3, 8e-3, 1e-3},
@@ -406,10 +394,9 @@ START_TEST(times_of_two_batches) {
         ck_assert_double_eq_tol(layer.backward.per_sample, cases[i].per_sample, 1e-9);
     }
 }
-END_TEST
 
 /* Two ranks that divide the second layer, alone and as one of two groups. */
-START_TEST(groups_as_set) {
+TEST(groups_as_set) {
     const dlc_plan_layer layer[] = {
         {.name = "conv", .out_bytes = 10, .forward = {0, 1e-3}, .backward = {0, 2e-3}},
         {.name = "ip",
@@ -440,18 +427,16 @@ START_TEST(groups_as_set) {
     ck_assert_double_gt(mix[1].seconds, mix[0].seconds);
     ck_assert_double_lt(mix[1].images_per_s, 2 * mix[0].images_per_s);
 }
-END_TEST
 
-START_TEST(more_ranks_than_samples) {
+TEST(more_ranks_than_samples) {
     dlc_plan_cluster c = {.nodes = 64, .ranks_per_node = 1, .between = {1e-5, 1e9, 0}};
     plan_prediction p = predict(&c);
     ck_assert_double_eq(p.row[p.rows - 1].strong.samples, 0);
     ck_assert_double_gt(p.row[p.rows - 1].weak.images_per_s, 0);
     plan_prediction_free(&p);
 }
-END_TEST
 
-START_TEST(faster_ranks) {
+TEST(faster_ranks) {
     plan_measured *m = measured_of(1);
     double before = dlc_plan_compute(m->layer, m->layers, 32);
     plan_layers_speed(m->layer, m->layers, 4);
@@ -459,17 +444,15 @@ START_TEST(faster_ranks) {
                             1e-12);
     free(m);
 }
-END_TEST
 
-START_TEST(nothing_to_plan) {
+TEST(nothing_to_plan) {
     const dlc_plan_layer idle = {.name = "idle"};
     dlc_plan_cluster one = {.nodes = 1, .ranks_per_node = 1};
     plan_prediction p;
     ck_assert_int_eq(plan_predict(&idle, 1, &one, 32, &none, &p), DLC_ERR_CONFIG);
 }
-END_TEST
 
-START_TEST(out_of_memory) {
+TEST(out_of_memory) {
     plan_measured *m = measured_of(1);
     dlc_plan_cluster c = {.nodes = 2, .ranks_per_node = 1, .between = {1e-5, 1e9, 0}};
     plan_prediction p;
@@ -481,7 +464,6 @@ START_TEST(out_of_memory) {
     }
     free(m);
 }
-END_TEST
 
 /* ---- The report ------------------------------------------------------------------ */
 
@@ -509,7 +491,7 @@ static void report_of(int checked, dlc_text *text, dlc_json *json) {
     free(m);
 }
 
-START_TEST(report_as_text) {
+TEST(report_as_text) {
     dlc_text text = {0};
     dlc_json json = {0};
     report_of(1, &text, &json);
@@ -524,9 +506,8 @@ START_TEST(report_as_text) {
     dlc_text_free(&text);
     dlc_text_free(&json.text);
 }
-END_TEST
 
-START_TEST(report_as_json) {
+TEST_EACH(report_as_json, 2) {
     dlc_text text = {0};
     dlc_json json = {0};
     report_of(_i, &text, &json);
@@ -549,40 +530,4 @@ START_TEST(report_as_json) {
     json_decref(root);
     dlc_text_free(&text);
     dlc_text_free(&json.text);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("planner");
-    TCase *cases = tcase_create("planner");
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_test(cases, rates_and_times);
-    tcase_add_test(cases, bad_rates_are_refused);
-    tcase_add_test(cases, machines_and_ranks);
-    tcase_add_test(cases, this_machine);
-    tcase_add_test(cases, as_given);
-    tcase_add_loop_test(cases, recorded_machines, 0,
-                        sizeof machines / sizeof *machines);
-    tcase_add_test(cases, recorded_gpus);
-    tcase_add_test(cases, bad_recordings);
-    tcase_add_test(cases, rows_of_ranks);
-    tcase_add_test(cases, limits_of_scaling);
-    tcase_add_test(cases, slow_links_split);
-    tcase_add_test(cases, groups_are_on_machines);
-    tcase_add_test(cases, stages_as_set);
-    tcase_add_test(cases, micro_batches_are_added_up);
-    tcase_add_test(cases, times_of_two_batches);
-    tcase_add_test(cases, groups_as_set);
-    tcase_add_test(cases, more_ranks_than_samples);
-    tcase_add_test(cases, faster_ranks);
-    tcase_add_test(cases, nothing_to_plan);
-    tcase_add_test(cases, out_of_memory);
-    tcase_add_test(cases, report_as_text);
-    tcase_add_loop_test(cases, report_as_json, 0, 2);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

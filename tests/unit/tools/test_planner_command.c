@@ -1,5 +1,4 @@
 /* Tests `dlcore plan` as a user runs it, on a small net with synthetic data. */
-#include <check.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 
 #include "support/command.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static const char net[] =
     "[net]\nname = small\n[data]\nsource = synthetic\n"
@@ -42,7 +42,9 @@ static double number(const json_t *object, const char *key) {
     return json_number_value(value);
 }
 
-START_TEST(two_ranks_compared) {
+TEST_SETTINGS(.timeout = 60, .setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST(two_ranks_compared) {
     command_result result = run(0, COMMAND("plan", small(), "--ranks=2", "--passes=3",
                                            "--nodes=4x2", "--link=10Gb/s",
                                            "--latency=20us", "--json"));
@@ -81,10 +83,9 @@ START_TEST(two_ranks_compared) {
     json_decref(root);
     command_free(&result);
 }
-END_TEST
 
 /* The first row has the throughput given by --images-per-s. */
-START_TEST(speed_as_given) {
+TEST(speed_as_given) {
     command_result result = run(0,
                                 COMMAND("plan", small(), "--ranks=1", "--passes=3",
                                         "--images-per-s=5000", "--batch=8", "--json"));
@@ -97,10 +98,9 @@ START_TEST(speed_as_given) {
     json_decref(root);
     command_free(&result);
 }
-END_TEST
 
 /* A run that diverges can still be timed. */
-START_TEST(diverges) {
+TEST(diverges) {
     command_result result = run(0, COMMAND("plan", small(), "--ranks=2", "--passes=2",
                                            "--set=solver.learning_rate=1e9", "--json"));
     json_t *root = json_of(&result);
@@ -109,9 +109,8 @@ START_TEST(diverges) {
     json_decref(root);
     command_free(&result);
 }
-END_TEST
 
-START_TEST(recorded_machine) {
+TEST(recorded_machine) {
     char path[512];
     (void)snprintf(path, sizeof path, "--from=%s/tests/topology/machines/hgx-h100.xml",
                    getenv("DLCORE_SOURCE_DIR"));
@@ -122,7 +121,6 @@ START_TEST(recorded_machine) {
     ck_contains(result.out, "not compared with a real run");
     command_free(&result);
 }
-END_TEST
 
 static const struct {
     const char *option, *words;
@@ -142,13 +140,12 @@ static const struct {
     {"--nonsense", "nonsense", 2},
 };
 
-START_TEST(bad_options) {
+TEST_EACH(bad_options, COUNT(bad)) {
     command_result result = run(bad[_i].code, COMMAND("plan", small(), bad[_i].option));
     ck_contains(result.err, bad[_i].words);
     ck_assert_str_eq(result.out, "");
     command_free(&result);
 }
-END_TEST
 
 /* Meshes that training refuses of as many ranks, with its words. */
 static const struct {
@@ -162,7 +159,7 @@ static const struct {
      "3 ranks cannot be split among 2 stages"},
 };
 
-START_TEST(refuses_what_train_refuses) {
+TEST_EACH(refuses_what_train_refuses, COUNT(bad_mesh)) {
     const char *set = bad_mesh[_i].set;
     command_result plan = run(2, COMMAND("plan", small(), set, bad_mesh[_i].nodes));
     command_result train = run(2, COMMAND("train", small(), set, bad_mesh[_i].ranks));
@@ -171,18 +168,16 @@ START_TEST(refuses_what_train_refuses) {
     command_free(&plan);
     command_free(&train);
 }
-END_TEST
 
-START_TEST(too_many_micro_batches) {
+TEST(too_many_micro_batches) {
     command_result result = run(2, COMMAND("plan", small(), "--set=parallel.pipeline=2",
                                            "--set=parallel.micro_batches=17"));
     ck_contains(result.err, "cannot be divided into 17 micro-batches");
     command_free(&result);
 }
-END_TEST
 
 /* Layers are measured with the 4 samples of a micro-batch, too. */
-START_TEST(micro_batches_are_measured) {
+TEST(micro_batches_are_measured) {
     command_result result = run(0, COMMAND("plan", small(), "--set=parallel.pipeline=2",
                                            "--set=parallel.micro_batches=4",
                                            "--passes=3", "--no-check", "--json"));
@@ -197,9 +192,8 @@ START_TEST(micro_batches_are_measured) {
     json_decref(root);
     command_free(&result);
 }
-END_TEST
 
-START_TEST(not_by_mpirun) {
+TEST(not_by_mpirun) {
     setenv("RANK", "0", 1);
     setenv("WORLD_SIZE", "2", 1);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
@@ -207,28 +201,4 @@ START_TEST(not_by_mpirun) {
     command_result result = run(2, COMMAND("plan", small()));
     ck_contains(result.err, "plan starts its ranks itself");
     command_free(&result);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("plan_command");
-    TCase *cases = tcase_create("plan_command");
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_set_timeout(cases, 60);
-    tcase_add_test(cases, two_ranks_compared);
-    tcase_add_test(cases, speed_as_given);
-    tcase_add_test(cases, diverges);
-    tcase_add_test(cases, recorded_machine);
-    tcase_add_loop_test(cases, bad_options, 0, sizeof bad / sizeof *bad);
-    tcase_add_loop_test(cases, refuses_what_train_refuses, 0,
-                        sizeof bad_mesh / sizeof *bad_mesh);
-    tcase_add_test(cases, too_many_micro_batches);
-    tcase_add_test(cases, micro_batches_are_measured);
-    tcase_add_test(cases, not_by_mpirun);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

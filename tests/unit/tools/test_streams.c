@@ -1,6 +1,5 @@
 /* Tests what the command writes to stdout and stderr: control characters are escaped,
  * characters survive being written in parts, and a write that fails is reported. */
-#include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "streams.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static char shown[4096];
 
@@ -57,14 +57,13 @@ static const struct {
     {{"\xf0\x9f\x98", "x"}, "\\xf0\\x9f\\x98x"}, /* nor the last quarter */
 };
 
-START_TEST(characters_are_whole_or_escaped) {
+TEST_EACH(characters_are_whole_or_escaped, COUNT(cases)) {
     ck_assert_int_eq(write_in_child(-1, cases[_i].parts, 0), 0);
     ck_assert_str_eq(shown, cases[_i].shown);
 }
-END_TEST
 
 /* Longer than what is escaped at a time, with characters across its pieces. */
-START_TEST(long_lines) {
+TEST(long_lines) {
     char text[2002];
     const char *const parts[] = {text, NULL};
     text[0] = 'x';
@@ -74,9 +73,8 @@ START_TEST(long_lines) {
     ck_assert_int_eq(write_in_child(-1, parts, 0), 0);
     ck_assert_str_eq(shown, text);
 }
-END_TEST
 
-START_TEST(a_full_disk_is_reported) {
+TEST(a_full_disk_is_reported) {
     static const char *const parts[] = {"result\n", NULL}, *const nothing[] = {NULL};
     int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
     ck_assert_int_ge(full, 0);
@@ -87,10 +85,9 @@ START_TEST(a_full_disk_is_reported) {
     ck_assert_int_eq(write_in_child(full, nothing, 0), 0);
     close(full);
 }
-END_TEST
 
 /* What plugins print goes to stderr, by stdio or by descriptor; results stay whole. */
-START_TEST(stdout_is_reserved) {
+TEST(stdout_is_reserved) {
     char out[] = "/tmp/out-XXXXXX", err[] = "/tmp/err-XXXXXX", text[256] = "";
     int files[] = {mkstemp(out), mkstemp(err)}, status = 0;
     (void)fflush(NULL);
@@ -119,21 +116,4 @@ START_TEST(stdout_is_reserved) {
         close(files[i]);
         unlink(i ? err : out);
     }
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("tools.streams");
-    TCase *tcase = tcase_create("streams");
-    tcase_add_loop_test(tcase, characters_are_whole_or_escaped, 0,
-                        sizeof cases / sizeof *cases);
-    tcase_add_test(tcase, long_lines);
-    tcase_add_test(tcase, a_full_disk_is_reported);
-    tcase_add_test(tcase, stdout_is_reserved);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,13 +1,12 @@
 /* Tests the output of `dlcore time`: the table's columns and lines, the JSON, the plot.
  */
-#include <check.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "support/scratch.h"
+#include "support/test.h"
 #include "time_report.h"
 
 enum { MANY = 60 };
@@ -64,7 +63,7 @@ static int lines_with(const char *text, const char *part) {
     return count;
 }
 
-START_TEST(text_shows_rows_totals_and_types) {
+TEST(text_shows_rows_totals_and_types) {
     dlc_time_table table;
     make(4, TIME_SLOWEST_FIRST, &table);
     char *text = text_of(&table, &(dlc_time_style){0});
@@ -91,9 +90,8 @@ START_TEST(text_shows_rows_totals_and_types) {
     dlc_free(text);
     dlc_time_table_free(&table);
 }
-END_TEST
 
-START_TEST(text_fits_the_terminal) {
+TEST(text_fits_the_terminal) {
     dlc_time_table table;
     make(4, TIME_AS_IN_NET, &table);
     char *text = text_of(&table, &(dlc_time_style){.width = 80});
@@ -107,9 +105,8 @@ START_TEST(text_fits_the_terminal) {
     dlc_free(text);
     dlc_time_table_free(&table);
 }
-END_TEST
 
-START_TEST(long_names_are_cut) {
+TEST(long_names_are_cut) {
     char cut[TIME_NAME_ROOM];
     dlc_time_cut_name("short", 8, cut);
     ck_assert_str_eq(cut, "short");
@@ -118,7 +115,6 @@ START_TEST(long_names_are_cut) {
     dlc_time_cut_name("\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4", 8, cut);
     ck_assert_str_eq(cut, "\xc3\xa4..\xc3\xa4"); /* never within a UTF-8 sequence */
 }
-END_TEST
 
 static double number(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
@@ -126,7 +122,7 @@ static double number(const json_t *object, const char *key) {
     return json_number_value(value);
 }
 
-START_TEST(json_has_every_value) {
+TEST(json_has_every_value) {
     dlc_time_table table;
     dlc_json json = {0};
     make(4, TIME_SLOWEST_FIRST, &table);
@@ -176,7 +172,6 @@ START_TEST(json_has_every_value) {
     dlc_text_free(&json.text);
     dlc_time_table_free(&table);
 }
-END_TEST
 
 static char *svg_of(const dlc_time_table *table) {
     dlc_text svg = {0};
@@ -184,7 +179,7 @@ static char *svg_of(const dlc_time_table *table) {
     return svg.bytes;
 }
 
-START_TEST(svg_draws_and_escapes) {
+TEST(svg_draws_and_escapes) {
     dlc_time_table table;
     make(4, TIME_SLOWEST_FIRST, &table);
     char *svg = svg_of(&table);
@@ -200,11 +195,10 @@ START_TEST(svg_draws_and_escapes) {
     dlc_free(svg);
     dlc_time_table_free(&table);
 }
-END_TEST
 
 /* The slowest 40 have a bar each, in the table's order; one bar is the sum of the
  * others. */
-START_TEST(svg_sums_up_the_others) {
+TEST(svg_sums_up_the_others) {
     dlc_time_table table;
     make(MANY, TIME_AS_IN_NET, &table);
     char *svg = svg_of(&table);
@@ -221,32 +215,12 @@ START_TEST(svg_sums_up_the_others) {
     dlc_free(svg);
     dlc_time_table_free(&table);
 }
-END_TEST
 
-START_TEST(svg_of_nothing) {
+TEST(svg_of_nothing) {
     dlc_time_table table = {0};
     char *svg = svg_of(&table);
     ck_contains(svg, "</svg>");
     ck_assert_ptr_null(strstr(svg, "nan"));
     ck_assert_ptr_null(strstr(svg, "inf"));
     dlc_free(svg);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("time_report");
-    TCase *cases = tcase_create("time_report");
-    tcase_add_test(cases, text_shows_rows_totals_and_types);
-    tcase_add_test(cases, text_fits_the_terminal);
-    tcase_add_test(cases, long_names_are_cut);
-    tcase_add_test(cases, json_has_every_value);
-    tcase_add_test(cases, svg_draws_and_escapes);
-    tcase_add_test(cases, svg_sums_up_the_others);
-    tcase_add_test(cases, svg_of_nothing);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

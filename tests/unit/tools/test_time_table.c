@@ -1,10 +1,9 @@
 /* Tests the arithmetic of `dlcore time`: medians, sums, shares, rates, order, groups.
  */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "support/test.h"
 #include "time_table.h"
 
 enum { ROWS = 4, PASSES = 5 };
@@ -61,7 +60,7 @@ static void make(dlc_time_order order, dlc_time_table *table) {
 }
 
 /* One pass that took a hundred times as long doesn't change the medians. */
-START_TEST(medians_and_sums) {
+TEST(medians_and_sums) {
     dlc_time_table table;
     make(TIME_AS_IN_NET, &table);
     ck_assert_uint_eq(table.rows, ROWS);
@@ -82,9 +81,8 @@ START_TEST(medians_and_sums) {
     ck_assert_double_eq_tol(table.pass_max, 2, 1e-12);
     dlc_time_table_free(&table);
 }
-END_TEST
 
-START_TEST(median_of_an_even_number) {
+TEST(median_of_an_even_number) {
     dlc_time_samples samples = {.rows = 1};
     dlc_time_table table;
     for (int pass = 0; pass < 4; pass++) {
@@ -100,9 +98,8 @@ START_TEST(median_of_an_even_number) {
     dlc_time_table_free(&table);
     dlc_time_samples_free(&samples);
 }
-END_TEST
 
-START_TEST(order_and_names) {
+TEST(order_and_names) {
     static const char *const by_time[] = {"conv -> ip", "conv", "last", "relu"};
     static const char *const as_in_net[] = {"conv", "relu", "conv -> ip", "last"};
     dlc_time_table table;
@@ -117,10 +114,9 @@ START_TEST(order_and_names) {
         ck_assert_str_eq(table.row[i].name, as_in_net[i]);
     dlc_time_table_free(&table);
 }
-END_TEST
 
 /* Grouped by type, slowest first; fused layers aren't counted. */
-START_TEST(types_are_added_up) {
+TEST(types_are_added_up) {
     dlc_time_table table;
     make(TIME_AS_IN_NET, &table);
     ck_assert_uint_eq(table.types, 2);
@@ -133,9 +129,8 @@ START_TEST(types_are_added_up) {
     ck_assert_double_eq_tol(table.type[1].share, 4.5 / 16.5, 1e-12);
     dlc_time_table_free(&table);
 }
-END_TEST
 
-START_TEST(rates) {
+TEST(rates) {
     dlc_time_table table;
     make(TIME_AS_IN_NET, &table);
     const dlc_time_row *conv = &table.row[0], *reorder = &table.row[2];
@@ -154,10 +149,9 @@ START_TEST(rates) {
     ck_assert_double_eq_tol(dlc_time_row_gbytes(reorder), 4e-6 / 12e-3, 1e-12);
     dlc_time_table_free(&table);
 }
-END_TEST
 
 /* The longer of what arithmetic and memory take at least, over what was taken. */
-START_TEST(shares_of_the_limit) {
+TEST(shares_of_the_limit) {
     dlc_time_table table;
     make(TIME_AS_IN_NET, &table);
     const dlc_time_row *conv = &table.row[0], *reorder = &table.row[2];
@@ -172,10 +166,9 @@ START_TEST(shares_of_the_limit) {
     ck_assert_double_eq_tol(dlc_time_row_of_limit(&table.sum), 2.1875 / 16.5, 1e-9);
     dlc_time_table_free(&table);
 }
-END_TEST
 
 /* Of a device whose limits are unknown, or of one of them only. */
-START_TEST(no_share_without_limits) {
+TEST(no_share_without_limits) {
     const dlc_time_limits none = {0}, half = {.gflops = 1};
     const dlc_time_limits *const unknown[] = {NULL, &none, &half};
     for (int i = 0; i < 3; i++) {
@@ -191,10 +184,9 @@ START_TEST(no_share_without_limits) {
         dlc_time_samples_free(&samples);
     }
 }
-END_TEST
 
 /* A gradient that is passed on without copying takes no time, so it has no rate. */
-START_TEST(no_rate_without_work) {
+TEST(no_rate_without_work) {
     dlc_time_row row = {.work = {{0, 1000000}, {0, 1000000}}, .seconds = {1e-3, 2e-7}};
     ck_assert_double_eq(dlc_time_gbytes(&row, DLC_NET_BACKWARD_DATA), 0);
     ck_assert_double_eq_tol(dlc_time_row_gbytes(&row), 1, 1e-9);
@@ -202,9 +194,8 @@ START_TEST(no_rate_without_work) {
     ck_assert_double_eq(dlc_time_row_gflops(&nothing), 0);
     ck_assert_double_eq(dlc_time_row_gbytes(&nothing), 0);
 }
-END_TEST
 
-START_TEST(no_passes_at_all) {
+TEST(no_passes_at_all) {
     dlc_time_samples samples = {.rows = ROWS};
     dlc_time_table table;
     ck_assert_int_eq(
@@ -216,10 +207,9 @@ START_TEST(no_passes_at_all) {
     ck_assert_double_eq(table.pass_median, 0);
     dlc_time_table_free(&table);
 }
-END_TEST
 
 /* If any allocation fails there is an error, and no leak. */
-START_TEST(out_of_memory) {
+TEST(out_of_memory) {
     dlc_time_samples samples;
     fill(&samples);
     size_t n = 1;
@@ -246,26 +236,4 @@ START_TEST(out_of_memory) {
     }
     ck_assert_ptr_nonnull(dlc_time_samples_add(&samples));
     dlc_time_samples_free(&samples);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("time_table");
-    TCase *cases = tcase_create("time_table");
-    tcase_add_test(cases, medians_and_sums);
-    tcase_add_test(cases, median_of_an_even_number);
-    tcase_add_test(cases, order_and_names);
-    tcase_add_test(cases, types_are_added_up);
-    tcase_add_test(cases, rates);
-    tcase_add_test(cases, shares_of_the_limit);
-    tcase_add_test(cases, no_share_without_limits);
-    tcase_add_test(cases, no_rate_without_work);
-    tcase_add_test(cases, no_passes_at_all);
-    tcase_add_test(cases, out_of_memory);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,10 +1,9 @@
 /* Tests how names and values are escaped for a terminal. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/escape.h"
 #include "base/json.h"
+#include "support/test.h"
 
 static const struct {
     const char *given, *shown;
@@ -29,23 +28,21 @@ static const struct {
     {"cut \xe7\xbd", "cut \\xe7\\xbd"},
 };
 
-START_TEST(text_is_escaped) {
+TEST_EACH(text_is_escaped, COUNT(rows)) {
     char shown[200];
     size_t length = dlc_escape_text(shown, sizeof shown, rows[_i].given, 0);
     ck_assert_str_eq(shown, rows[_i].shown);
     ck_assert_uint_eq(length, strlen(shown));
 }
-END_TEST
 
-START_TEST(newlines_are_kept_on_request) {
+TEST(newlines_are_kept_on_request) {
     char shown[40];
     dlc_escape_text(shown, sizeof shown, "a\n  b\x1b", 1);
     ck_assert_str_eq(shown, "a\n  b\\x1b");
 }
-END_TEST
 
 /* Text is never cut inside an escape or a character. */
-START_TEST(text_is_cut_between_characters) {
+TEST(text_is_cut_between_characters) {
     char shown[16];
     for (size_t room = 1; room < 10; room++) {
         size_t length = dlc_escape_text(shown, room, "\u7f51\x1bz", 0);
@@ -53,29 +50,12 @@ START_TEST(text_is_cut_between_characters) {
         ck_assert_uint_eq(length, strlen(shown));
     }
 }
-END_TEST
 
 /* A log file is valid JSON whatever a name contains. */
-START_TEST(json_is_escaped_too) {
+TEST(json_is_escaped_too) {
     dlc_json json = {0};
     dlc_json_string(&json, NULL, "\xff\x1b\u202e\u7f51\"\n");
     ck_assert_str_eq(dlc_text_string(&json.text),
                      "\"\\ufffd\\u001b\\u202e\u7f51\\\"\\n\"");
     dlc_text_free(&json.text);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("escape");
-    TCase *tests = tcase_create("escape");
-    tcase_add_loop_test(tests, text_is_escaped, 0, (int)(sizeof rows / sizeof *rows));
-    tcase_add_test(tests, newlines_are_kept_on_request);
-    tcase_add_test(tests, text_is_cut_between_characters);
-    tcase_add_test(tests, json_is_escaped_too);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,17 +1,16 @@
 /* Tests the index of names (core/base/names.c): many, equal, parts of others, and no
  * memory. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/names.h"
+#include "support/test.h"
 
 enum { MANY = 20000, LENGTH = 16 };
 static char many[MANY][LENGTH];
 
-START_TEST(many_are_found) {
+TEST(many_are_found) {
     dlc_names names = {0};
     ck_assert_int_eq(dlc_names_find(&names, "layer0"), -1);
     for (size_t i = 0; i < MANY; i++) {
@@ -30,9 +29,8 @@ START_TEST(many_are_found) {
     dlc_names_free(&names);
     ck_assert_int_eq(dlc_names_find(&names, many[0]), -1);
 }
-END_TEST
 
-START_TEST(the_first_of_equal_names_counts) {
+TEST(the_first_of_equal_names_counts) {
     dlc_names names = {0};
     const char one[] = "conv", same[] = "conv";
     ck_assert_int_eq(dlc_names_add(&names, one, 3), DLC_OK);
@@ -43,10 +41,9 @@ START_TEST(the_first_of_equal_names_counts) {
     ck_assert_int_eq(dlc_names_find_part(&names, "conv1", 4), 3);
     dlc_names_free(&names);
 }
-END_TEST
 
 /* What was added before memory ran out is still found. */
-START_TEST(without_memory_nothing_is_lost) {
+TEST(without_memory_nothing_is_lost) {
     dlc_names names = {0};
     size_t added = 0;
     dlc_memory_fail_at(3);
@@ -65,19 +62,4 @@ START_TEST(without_memory_nothing_is_lost) {
     for (size_t i = 0; i < added; i++)
         ck_assert_int_eq(dlc_names_find(&names, many[i]), (ptrdiff_t)i);
     dlc_names_free(&names);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("names");
-    TCase *test = tcase_create("names");
-    suite_add_tcase(suite, test);
-    tcase_add_test(test, many_are_found);
-    tcase_add_test(test, the_first_of_equal_names_counts);
-    tcase_add_test(test, without_memory_nothing_is_lost);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,10 +1,9 @@
 /* Tests reading lines (core/base/read.c): long ones, the last one, and no memory. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/read.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static const struct {
     const char *text;
@@ -17,7 +16,9 @@ static const struct {
     {"ant\nbee", {"ant", "bee", NULL}},
 };
 
-START_TEST(lines_follow_each_other) {
+TEST_SETTINGS(.setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST_EACH(lines_follow_each_other, COUNT(files)) {
     dlc_read_lines lines;
     const char *line;
     size_t count = 0;
@@ -31,10 +32,9 @@ START_TEST(lines_follow_each_other) {
     ck_assert_ptr_null(dlc_read_lines_next(&lines));
     dlc_read_lines_close(&lines);
 }
-END_TEST
 
 /* Lines of all lengths, some longer than the room, end at any place in it. */
-START_TEST(long_lines_are_pieces) {
+TEST(long_lines_are_pieces) {
     enum { LINES = 300, LONGEST = 2 * DLC_READ_LINE + 100, STEP = 97 };
     static char text[LINES * LONGEST];
     size_t count = 0, read = 0, pieces = 0, wanted = 0;
@@ -56,25 +56,8 @@ START_TEST(long_lines_are_pieces) {
     ck_assert_uint_eq(read, wanted);
     ck_assert_uint_gt(pieces, LINES);
 }
-END_TEST
 
-START_TEST(missing_files_have_no_lines) {
+TEST(missing_files_have_no_lines) {
     dlc_read_lines lines;
     ck_assert(!dlc_read_lines_open("/nonexistent/file", &lines));
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("read");
-    TCase *test = tcase_create("read");
-    tcase_add_checked_fixture(test, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(test, lines_follow_each_other, 0, sizeof files / sizeof *files);
-    tcase_add_test(test, long_lines_are_pieces);
-    tcase_add_test(test, missing_files_have_no_lines);
-    suite_add_tcase(suite, test);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

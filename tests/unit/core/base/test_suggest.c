@@ -1,8 +1,9 @@
 /* Tests what is suggested for an unknown name. */
 #include "base/suggest.h"
 
-#include <check.h>
 #include <string.h>
+
+#include "support/test.h"
 
 static const struct {
     const char *name;
@@ -70,7 +71,7 @@ static size_t count_of(const char *const candidates[4]) {
     return count;
 }
 
-START_TEST(names_are_suggested) {
+TEST_EACH(names_are_suggested, COUNT(rows)) {
     size_t count = count_of(rows[_i].candidates);
     const char *nearest = dlc_nearest(rows[_i].name, rows[_i].candidates, count);
     if (rows[_i].nearest)
@@ -82,18 +83,4 @@ START_TEST(names_are_suggested) {
     dlc_suggest(&text, rows[_i].name, rows[_i].candidates, count);
     ck_assert_str_eq(dlc_text_string(&text), rows[_i].suggested);
     dlc_text_free(&text);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("suggest");
-    TCase *tests = tcase_create("suggest");
-    tcase_add_loop_test(tests, names_are_suggested, 0,
-                        (int)(sizeof rows / sizeof *rows));
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

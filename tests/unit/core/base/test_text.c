@@ -1,12 +1,11 @@
 /* Tests texts (core/base/text.c): the width of cells counts characters, they stay on
  * their line, and NaN has no sign. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "support/test.h"
 
 static const struct {
     int width, most;
@@ -27,7 +26,7 @@ static const struct {
     {-8, 3, "\ra\tb", "\\ra\\t   "},
 };
 
-START_TEST(cells_count_characters) {
+TEST_EACH(cells_count_characters, COUNT(cells)) {
     dlc_text text = {0};
     dlc_text_add(&text, "|");
     dlc_text_add_cell(&text, cells[_i].width, cells[_i].most, cells[_i].value);
@@ -35,10 +34,9 @@ START_TEST(cells_count_characters) {
     ck_assert_uint_eq(text.length, 1 + strlen(cells[_i].cell));
     dlc_text_free(&text);
 }
-END_TEST
 
 /* Arithmetic gives NaN a sign on some machines. */
-START_TEST(nan_has_no_sign) {
+TEST(nan_has_no_sign) {
     const double sick = copysign((double)NAN, -1);
     dlc_text text = {0};
     dlc_text_add(&text, "%g|%8.4f|%.3g|%s %g|", sick, sick, -INFINITY, "a-nan.png",
@@ -56,11 +54,10 @@ START_TEST(nan_has_no_sign) {
     ck_assert_str_eq(made, " nan %");
     dlc_free(made);
 }
-END_TEST
 
 /* Memory runs out in the middle of a text: nothing of it is left, and whatever it is
  * added to has failed, too. */
-START_TEST(failed_text_is_empty) {
+TEST(failed_text_is_empty) {
     enum { LONG = 1000 };
     char bytes[LONG];
     memset(bytes, 'x', sizeof bytes);
@@ -95,19 +92,4 @@ START_TEST(failed_text_is_empty) {
     ck_assert_str_eq(dlc_text_string(&text), "added to it");
     dlc_text_free(&whole);
     dlc_text_free(&text);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("text");
-    TCase *test = tcase_create("text");
-    suite_add_tcase(suite, test);
-    tcase_add_loop_test(test, cells_count_characters, 0, sizeof cells / sizeof *cells);
-    tcase_add_test(test, nan_has_no_sign);
-    tcase_add_test(test, failed_text_is_empty);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

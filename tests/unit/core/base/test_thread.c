@@ -1,6 +1,5 @@
 /* Tests the threads of the core, their scheduling slice, and signals around calls that
  * may hang. */
-#include <check.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/syscall.h>
@@ -9,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
+#include "support/test.h"
 
 typedef struct seen {
     char name[16];
@@ -53,7 +53,7 @@ static void *inspect_with_short_slice(void *context) {
     return inspect(context);
 }
 
-START_TEST(thread_has_name_mask_and_slice) {
+TEST(thread_has_name_mask_and_slice) {
     pthread_t thread;
     seen s = {.takes_signals = 1};
     void *result = NULL;
@@ -68,10 +68,9 @@ START_TEST(thread_has_name_mask_and_slice) {
     if (can_set_slice())
         ck_assert_uint_eq(s.slice_ns, 100000);
 }
-END_TEST
 
 /* The starting thread keeps its own mask and slice. */
-START_TEST(the_starting_thread_is_unchanged) {
+TEST(the_starting_thread_is_unchanged) {
     pthread_t thread;
     seen mine = {.takes_signals = 0}, its = {.takes_signals = 1};
     ck_assert_int_eq(dlc_thread_start(&thread, "other", inspect_with_short_slice, &its),
@@ -83,16 +82,14 @@ START_TEST(the_starting_thread_is_unchanged) {
     if (can_set_slice())
         ck_assert_uint_ne(mine.slice_ns, its.slice_ns);
 }
-END_TEST
 
-START_TEST(no_memory) {
+TEST(no_memory) {
     pthread_t thread;
     seen s = {.takes_signals = 0};
     dlc_memory_fail_at(1);
     ck_assert_int_eq(dlc_thread_start(&thread, "none", inspect, &s), DLC_ERR_NOMEM);
     dlc_memory_fail_at(0);
 }
-END_TEST
 
 /* ---- Signals around a call that may never come back -------------------------- */
 
@@ -119,7 +116,7 @@ static pid_t start_hung(int *told, int blocked) {
     return pid;
 }
 
-START_TEST(a_hanging_call_can_be_interrupted) {
+TEST_EACH(a_hanging_call_can_be_interrupted, 2) {
     static const int signals[] = {SIGINT, SIGTERM};
     int told, status = 0;
     char byte;
@@ -131,10 +128,9 @@ START_TEST(a_hanging_call_can_be_interrupted) {
     ck_assert_int_eq(WTERMSIG(status), signals[_i]);
     close(told);
 }
-END_TEST
 
 /* A caller that had blocked them waits for them itself. */
-START_TEST(blocked_signals_stay_blocked) {
+TEST(blocked_signals_stay_blocked) {
     int told, status = 0;
     char byte;
     pid_t pid = start_hung(&told, 1);
@@ -146,9 +142,8 @@ START_TEST(blocked_signals_stay_blocked) {
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     close(told);
 }
-END_TEST
 
-START_TEST(the_mask_is_restored) {
+TEST(the_mask_is_restored) {
     dlc_signal_guard guard;
     sigset_t before, after;
     pthread_sigmask(SIG_SETMASK, NULL, &before);
@@ -161,22 +156,4 @@ START_TEST(the_mask_is_restored) {
     pthread_sigmask(SIG_SETMASK, NULL, &after);
     for (int s = 1; s < NSIG; s++)
         ck_assert_int_eq(sigismember(&after, s), sigismember(&before, s));
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("thread");
-    TCase *tests = tcase_create("thread");
-    tcase_add_test(tests, thread_has_name_mask_and_slice);
-    tcase_add_test(tests, the_starting_thread_is_unchanged);
-    tcase_add_test(tests, no_memory);
-    tcase_add_loop_test(tests, a_hanging_call_can_be_interrupted, 0, 2);
-    tcase_add_test(tests, blocked_signals_stay_blocked);
-    tcase_add_test(tests, the_mask_is_restored);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

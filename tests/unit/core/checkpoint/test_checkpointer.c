@@ -1,11 +1,10 @@
 /* Tests when a checkpoint is due: by iteration, by time, and after the best test. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "checkpoint/checkpointer.h"
 #include "checkpoint/run_folder.h"
+#include "support/test.h"
 
 static dlc_run_folder folder;
 static dlc_session session;
@@ -17,7 +16,7 @@ static dlc_checkpointer make(int keeps_best) {
         .session = &session, .keeps_best = keeps_best, .written = -1};
 }
 
-START_TEST(by_iteration) {
+TEST(by_iteration) {
     dlc_checkpointer checkpointer = make(0);
     ck_assert_int_eq(dlc_checkpointer_is_due(&checkpointer), 0);
     checkpointer.interval = 3;
@@ -25,10 +24,9 @@ START_TEST(by_iteration) {
     session.iteration = 6;
     ck_assert_int_eq(dlc_checkpointer_is_due(&checkpointer), 1);
 }
-END_TEST
 
 /* The last rank asks, once, when the time has passed. */
-START_TEST(by_time) {
+TEST(by_time) {
     dlc_checkpointer checkpointer = make(0);
     checkpointer.tried = dlc_now_ns() - 2000000000;
     ck_assert_int_eq(dlc_checkpointer_must_ask(&checkpointer), 0);
@@ -41,7 +39,6 @@ START_TEST(by_time) {
     ck_assert_int_eq(dlc_checkpointer_must_ask(&checkpointer), 1);
     ck_assert_int_eq(dlc_checkpointer_must_ask(&checkpointer), 0);
 }
-END_TEST
 
 static int is_best(dlc_checkpointer *checkpointer, double loss, double accuracy) {
     const dlc_evaluation evaluation = {.loss = loss, .accuracy = accuracy};
@@ -50,7 +47,7 @@ static int is_best(dlc_checkpointer *checkpointer, double loss, double accuracy)
     return checkpointer->improved;
 }
 
-START_TEST(after_the_best_test) {
+TEST(after_the_best_test) {
     dlc_checkpointer checkpointer = make(1);
     const double unknown = (double)NAN;
     ck_assert_int_eq(is_best(&checkpointer, unknown, unknown), 0);
@@ -69,35 +66,16 @@ START_TEST(after_the_best_test) {
     ck_assert_double_eq(folder.state.test_loss, 3);
     ck_assert_int_eq(folder.state.tested, 5);
 }
-END_TEST
 
-START_TEST(unasked_the_best_is_not_kept) {
+TEST(unasked_the_best_is_not_kept) {
     dlc_checkpointer checkpointer = make(0);
     ck_assert_int_eq(is_best(&checkpointer, 1, 0.5), 0);
 }
-END_TEST
 
-START_TEST(without_a_folder_nothing_is_written) {
+TEST(without_a_folder_nothing_is_written) {
     dlc_checkpointer checkpointer = make(1);
     session.run_folder = NULL;
     ck_assert_int_eq(is_best(&checkpointer, 1, 0.5), 0);
     ck_assert_int_eq(dlc_checkpointer_write(&checkpointer, 1), DLC_OK);
     ck_assert_int_eq(checkpointer.written, -1);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("checkpoint.checkpointer");
-    TCase *tcase = tcase_create("checkpointer");
-    tcase_add_test(tcase, by_iteration);
-    tcase_add_test(tcase, by_time);
-    tcase_add_test(tcase, after_the_best_test);
-    tcase_add_test(tcase, unasked_the_best_is_not_kept);
-    tcase_add_test(tcase, without_a_folder_nothing_is_written);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,8 +1,6 @@
 /* Tests which files of a folder are checkpoints, of which net, and in which order. */
-#include <check.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -10,6 +8,7 @@
 #include "checkpoint/listing.h"
 #include "entries.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static const struct {
     const char *name;
@@ -30,7 +29,14 @@ static const struct {
 };
 enum { NAMES = sizeof names / sizeof *names };
 
-START_TEST(names_of_checkpoints) {
+static void reset(void) {
+    scratch_setup();
+    entries_set(NULL, 0);
+}
+
+TEST_SETTINGS(.setup = reset, .teardown = scratch_teardown);
+
+TEST_EACH(names_of_checkpoints, NAMES) {
     size_t net_length = 77;
     int64_t iteration = 77;
     int is = dlc_checkpoint_name(names[_i].name, &net_length, &iteration);
@@ -38,14 +44,12 @@ START_TEST(names_of_checkpoints) {
     ck_assert_uint_eq(net_length, is ? names[_i].net_length : 77);
     ck_assert_int_eq(iteration, is ? names[_i].iteration : 77);
 }
-END_TEST
 
-START_TEST(paths) {
+TEST(paths) {
     char *path = dlc_checkpoint_path("some/folder", "net", 7);
     ck_assert_str_eq(path, "some/folder/net-00000007.safetensors");
     dlc_free(path);
 }
-END_TEST
 
 /* Lists them as "NET ITERATION, ..." in the order of the listing. */
 static void expect(const char *net, const char *const *net_and_iteration) {
@@ -63,7 +67,7 @@ static void expect(const char *net, const char *const *net_and_iteration) {
     dlc_checkpoints_free(&listing);
 }
 
-START_TEST(by_iteration_and_net) {
+TEST(by_iteration_and_net) {
     static const char *const entries[] = {"net-00000011.safetensors",
                                           ".lock",
                                           "network-00000002.safetensors",
@@ -81,7 +85,6 @@ START_TEST(by_iteration_and_net) {
     entries_set(entries, 0);
     expect("nothing", (const char *const[]){NULL});
 }
-END_TEST
 
 static void expect_unreadable(const char *folder, const char *detail) {
     dlc_checkpoints listing = {.count = 77};
@@ -91,42 +94,18 @@ static void expect_unreadable(const char *folder, const char *detail) {
 }
 
 /* A listing that lacks the newest checkpoints would lose a run. */
-START_TEST(half_a_listing_is_none) {
+TEST(half_a_listing_is_none) {
     static const char *const entries[] = {"net-00000001.safetensors", NULL};
     entries_set(entries, EIO);
     expect_unreadable(scratch_path(""), strerror(EIO));
     entries_set(entries + 1, EIO);
     expect_unreadable(scratch_path(""), strerror(EIO));
 }
-END_TEST
 
-START_TEST(only_a_missing_folder_is_empty) {
+TEST(only_a_missing_folder_is_empty) {
     dlc_checkpoints listing;
     ck_assert_int_eq(dlc_checkpoints_read(scratch_path("missing"), NULL, &listing),
                      DLC_OK);
     ck_assert_uint_eq(listing.count, 0);
     expect_unreadable(scratch_write("file", "", 0), strerror(ENOTDIR));
-}
-END_TEST
-
-static void reset(void) {
-    scratch_setup();
-    entries_set(NULL, 0);
-}
-
-int main(void) {
-    Suite *suite = suite_create("checkpoint.listing");
-    TCase *tcase = tcase_create("listing");
-    tcase_add_checked_fixture(tcase, reset, scratch_teardown);
-    tcase_add_loop_test(tcase, names_of_checkpoints, 0, NAMES);
-    tcase_add_test(tcase, paths);
-    tcase_add_test(tcase, by_iteration_and_net);
-    tcase_add_test(tcase, half_a_listing_is_none);
-    tcase_add_test(tcase, only_a_missing_folder_is_empty);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,8 +1,6 @@
 /* Tests which run `--resume auto` continues. */
-#include <check.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +10,7 @@
 #include "checkpoint/run_choice.h"
 #include "entries.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static char before[4096]; /* the current folder */
 
@@ -62,7 +61,9 @@ static void expect_last(const char *const *runs, size_t count, const char *last)
     }
 }
 
-START_TEST(the_last_run_is_resumed) {
+TEST_SETTINGS(.setup = in_scratch, .teardown = out_of_scratch);
+
+TEST(the_last_run_is_resumed) {
     static const char *const runs[] = {
         "net-20260101-235959Z",    "net-20260102-000000Z", "net-20260102-000000Z-2",
         "net-20260102-000000Z-10", "net-20260103-000000Z", "other-20260109-000000Z"};
@@ -73,10 +74,9 @@ START_TEST(the_last_run_is_resumed) {
     expect_last(runs, 2, DLC_RUNS "/net-20260102-000000Z");
     expect_last(runs + 4, 2, NULL);
 }
-END_TEST
 
 /* Half of the names could lack the last run. */
-START_TEST(runs_must_be_readable) {
+TEST(runs_must_be_readable) {
     static const char *const runs[] = {"net-20260101-235959Z", NULL};
     dlc_run_choice choice = {.net = "net"};
     make_run(runs[0], 1);
@@ -86,9 +86,8 @@ START_TEST(runs_must_be_readable) {
     ck_assert_ptr_null(choice.path);
     dlc_free(choice.from);
 }
-END_TEST
 
-START_TEST(parents) {
+TEST(parents) {
     static const char *const paths[][2] = {{"a/b", "a"},    {"a", "."},    {"/a", "/"},
                                            {"/a/b/", "/a"}, {"a//b", "a"}, {"a/", "."}};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
@@ -96,20 +95,4 @@ START_TEST(parents) {
         ck_assert_str_eq(parent, paths[i][1]);
         dlc_free(parent);
     }
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("checkpoint.run_choice");
-    TCase *tcase = tcase_create("run_choice");
-    tcase_add_checked_fixture(tcase, in_scratch, out_of_scratch);
-    tcase_add_test(tcase, the_last_run_is_resumed);
-    tcase_add_test(tcase, runs_must_be_readable);
-    tcase_add_test(tcase, parents);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,8 +1,6 @@
 /* Tests claiming the folder of a run: its name survives a power failure, no other run
  * uses it, and a new run's holds no checkpoints. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -13,6 +11,7 @@
 #include "base/status.h"
 #include "checkpoint/run_folder.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { SYNCS = 16 };
 
@@ -61,7 +60,9 @@ static void reset(void) {
     syncs = 0;
 }
 
-START_TEST(new_names_are_flushed) {
+TEST_SETTINGS(.timeout = 30, .setup = reset, .teardown = scratch_teardown);
+
+TEST(new_names_are_flushed) {
     dlc_run_folder folder = folder_at("a/b/c", 1);
     ck_assert_int_eq(dlc_run_folder_claim(&folder), DLC_OK);
     ck_assert_int_eq(folder.made, 1);
@@ -72,10 +73,9 @@ START_TEST(new_names_are_flushed) {
     dlc_run_folder_close(&folder);
     ck_assert_int_ne(access(scratch_path("a/b/c"), F_OK), 0);
 }
-END_TEST
 
 /* A new run neither overwrites nor removes what another one has left. */
-START_TEST(checkpoints_of_another_run) {
+TEST(checkpoints_of_another_run) {
     ck_assert_int_eq(mkdir(scratch_path("used"), 0700), 0);
     scratch_write("used/older-00000007.safetensors", "", 0);
     dlc_run_folder fresh = folder_at("used", 1), resumed = folder_at("used", 0);
@@ -87,9 +87,8 @@ START_TEST(checkpoints_of_another_run) {
     dlc_run_folder_close(&resumed);
     ck_assert_int_eq(access(scratch_path("used/older-00000007.safetensors"), F_OK), 0);
 }
-END_TEST
 
-START_TEST(one_run_at_a_time) {
+TEST(one_run_at_a_time) {
     dlc_run_folder first = folder_at("run", 1), second = folder_at("run", 1);
     char self[32];
     snprintf(self, sizeof self, "in use by process %ld", (long)getpid());
@@ -101,11 +100,10 @@ START_TEST(one_run_at_a_time) {
     dlc_run_folder_close(&second);
     dlc_run_folder_close(&first);
 }
-END_TEST
 
 /* A run that ends without a checkpoint removes the lock, and the folder if it made it.
  * The one that has waited for the lock holds it nevertheless. */
-START_TEST(a_removed_lock_is_no_lock) {
+TEST_EACH(a_removed_lock_is_no_lock, 2) {
     dlc_run_folder first = folder_at("run", 1), second = folder_at("run", 1),
                    third = folder_at("run", 1);
     if (_i)
@@ -120,22 +118,4 @@ START_TEST(a_removed_lock_is_no_lock) {
     dlc_run_folder_close(&third);
     dlc_run_folder_close(&second);
     ck_assert_int_eq(access(scratch_path("run"), F_OK), _i ? 0 : -1);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("checkpoint.run_folder");
-    TCase *tcase = tcase_create("run_folder");
-    tcase_set_timeout(tcase, 30);
-    tcase_add_checked_fixture(tcase, reset, scratch_teardown);
-    tcase_add_test(tcase, new_names_are_flushed);
-    tcase_add_test(tcase, checkpoints_of_another_run);
-    tcase_add_test(tcase, one_run_at_a_time);
-    tcase_add_loop_test(tcase, a_removed_lock_is_no_lock, 0, 2);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

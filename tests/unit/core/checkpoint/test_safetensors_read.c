@@ -1,6 +1,5 @@
 /* Tests reading safetensors files: what is accepted, and everything that must be
  * refused. */
-#include <check.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include "base/status.h"
 #include "checkpoint/safetensors.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 #define FILE_MOST 4096
 
@@ -81,7 +81,9 @@ static void check_tensor(const dlc_safetensors *file, const char *name, dlc_dtyp
     dlc_free(data);
 }
 
-START_TEST(round_trip) {
+TEST_SETTINGS(.timeout = 30, .setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST(round_trip) {
     const dlc_shape shape = {4, {1, 2, 3, 1}};
     const char *path = own();
     dlc_safetensors *file = opened(path);
@@ -102,17 +104,15 @@ START_TEST(round_trip) {
     dlc_safetensors_close(file);
     dlc_safetensors_close(NULL);
 }
-END_TEST
 
 /* Tensors are sorted by element size, so that each is aligned in the file. */
-START_TEST(in_order) {
+TEST(in_order) {
     dlc_safetensors *file = opened(own());
     for (size_t i = 1; i < dlc_safetensors_count(file); i++)
         ck_assert_uint_ge(dlc_dtype_bytes(dlc_safetensors_at(file, i - 1)->dtype),
                           dlc_dtype_bytes(dlc_safetensors_at(file, i)->dtype));
     dlc_safetensors_close(file);
 }
-END_TEST
 
 static void not_found_as(const dlc_safetensors *file, const char *name, dlc_dtype dtype,
                          const dlc_shape *shape, const char *detail) {
@@ -125,7 +125,7 @@ static void not_found_as(const dlc_safetensors *file, const char *name, dlc_dtyp
     ck_assert_ptr_eq(data, (void *)&data); /* set only on success */
 }
 
-START_TEST(not_found) {
+TEST(not_found) {
     const dlc_shape wanted = {2, {3, 2}};
     dlc_safetensors *file = opened(own());
     ck_assert_ptr_null(dlc_safetensors_get(file, "conv1.weigth"));
@@ -142,9 +142,8 @@ START_TEST(not_found) {
                  "tensor 'conv1.weight' is of type F32, but I64 is needed");
     dlc_safetensors_close(file);
 }
-END_TEST
 
-START_TEST(every_truncation) {
+TEST(every_truncation) {
     size_t size;
     own();
     unsigned char *bytes = scratch_read("file", &size);
@@ -152,9 +151,8 @@ START_TEST(every_truncation) {
         refused(scratch_write("cut", bytes, n), "");
     free(bytes);
 }
-END_TEST
 
-START_TEST(every_bit) {
+TEST(every_bit) {
     size_t size;
     own();
     unsigned char *bytes = scratch_read("file", &size);
@@ -166,9 +164,8 @@ START_TEST(every_bit) {
     dlc_safetensors_close(opened(scratch_write("flipped", bytes, size)));
     free(bytes);
 }
-END_TEST
 
-START_TEST(longer) {
+TEST(longer) {
     size_t size;
     own();
     unsigned char *bytes = scratch_read("file", &size);
@@ -176,13 +173,12 @@ START_TEST(longer) {
     refused(scratch_write("longer", bytes, size + 1), "bytes of data");
     free(bytes);
 }
-END_TEST
 
 /* ---- Files of other programs ------------------------------------------------------
  */
 
 /* Common libraries write files without a checksum, with tensors in any order. */
-START_TEST(by_another_program) {
+TEST(by_another_program) {
     dlc_safetensors *file = opened(foreign(
         "{\"__metadata__\":{\"format\":\"pt\"},"
         "\"b\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[8,12]},"
@@ -204,10 +200,9 @@ START_TEST(by_another_program) {
     ck_assert_int_eq(dlc_safetensors_find(file, "a", DLC_F32, NULL), DLC_ERR_DATA);
     dlc_safetensors_close(file);
 }
-END_TEST
 
 /* A tensor that is not aligned in the file is read into aligned memory. */
-START_TEST(not_aligned) {
+TEST(not_aligned) {
     const unsigned char expected[] = {1, 2, 3, 4};
     dlc_safetensors *file = opened(
         foreign("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
@@ -216,7 +211,6 @@ START_TEST(not_aligned) {
     check_tensor(file, "b", DLC_F32, NULL, expected, sizeof expected);
     dlc_safetensors_close(file);
 }
-END_TEST
 
 #define TENSOR(type, shape, offsets) \
     "{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
@@ -277,13 +271,12 @@ static const struct {
      "damaged or edited"},
 };
 
-START_TEST(bad_header) {
+TEST_EACH(bad_header, COUNT(bad_headers)) {
     refused(foreign(bad_headers[_i].header, bad_headers[_i].data_bytes),
             bad_headers[_i].detail);
 }
-END_TEST
 
-START_TEST(other_kinds_of_files) {
+TEST(other_kinds_of_files) {
     refused(scratch_write("file", "", 0), "too short");
     refused(scratch_write("file", "123456789", 9), "too short");
     refused(scratch_write("file", "GIF89a, not tensors", 19), "not a safetensors file");
@@ -299,10 +292,9 @@ START_TEST(other_kinds_of_files) {
     ck_assert_int_eq(mkfifo(scratch_path("pipe"), 0600), 0); /* must not hang */
     refused(scratch_path("pipe"), "is not a file");
 }
-END_TEST
 
 /* Deep nesting must not overflow the stack. */
-START_TEST(deeply_nested) {
+TEST(deeply_nested) {
     size_t depth = 1 << 20;
     unsigned char *bytes = malloc(8 + depth);
     ck_assert_ptr_nonnull(bytes);
@@ -311,11 +303,10 @@ START_TEST(deeply_nested) {
     refused(scratch_write("file", bytes, 8 + depth), "not JSON: ");
     free(bytes);
 }
-END_TEST
 
 /* ---- Memory ------------------------------------------------------------------ */
 
-START_TEST(no_memory) {
+TEST(no_memory) {
     const char *path = own();
     dlc_status status = DLC_ERR_NOMEM;
     size_t n = 1;
@@ -342,7 +333,6 @@ START_TEST(no_memory) {
     ck_assert_ptr_null(data);
     dlc_safetensors_close(file);
 }
-END_TEST
 
 /* The peak resident memory of this process in MiB. */
 static long peak_mib(void) {
@@ -364,7 +354,7 @@ static const char *sparse(const char *metadata, long long mib) {
 }
 
 /* Opening a huge file, or checking its checksum, takes little memory. */
-START_TEST(memory_of_a_huge_file) {
+TEST(memory_of_a_huge_file) {
     long before = peak_mib();
     dlc_safetensors *file = opened(sparse("", 8192));
     ck_assert_int_eq(
@@ -375,7 +365,6 @@ START_TEST(memory_of_a_huge_file) {
             "damaged or edited");
     ck_assert_int_lt(peak_mib() - before, 32);
 }
-END_TEST
 
 /* How many bytes this process has read by system calls. */
 static long long bytes_read(void) {
@@ -389,7 +378,7 @@ static long long bytes_read(void) {
 
 /* A tool that copies files, or a compressing file system, may store zeros as holes: the
  * file is still whole, and its holes need not be read. */
-START_TEST(zeros_as_holes) {
+TEST(zeros_as_holes) {
     enum { BYTES = 64 << 20, ODD = 12345 };
     unsigned char *bytes = calloc(1, BYTES);
     ck_assert_ptr_nonnull(bytes);
@@ -418,11 +407,10 @@ START_TEST(zeros_as_holes) {
     refused(path, "damaged or edited");
     free(bytes);
 }
-END_TEST
 
 /* A file with more holes than its file system has room is refused without hashing
  * zeros for hours. */
-START_TEST(more_holes_than_room) {
+TEST(more_holes_than_room) {
     struct statvfs disk;
     ck_assert_int_eq(statvfs(scratch_path(""), &disk), 0);
     long long mib = (long long)(disk.f_blocks * disk.f_frsize >> 20) + 1;
@@ -432,10 +420,9 @@ START_TEST(more_holes_than_room) {
     ck_contains(dlc_detail(), "bytes of its file system");
     ck_assert_double_lt(dlc_cpu_seconds() - before, 1);
 }
-END_TEST
 
 /* The checksum covers all chunks that it is computed in. */
-START_TEST(many_chunks) {
+TEST(many_chunks) {
     enum { BYTES = (3 << 20) + 5 };
     size_t size;
     unsigned char *bytes = calloc(1, BYTES);
@@ -455,7 +442,6 @@ START_TEST(many_chunks) {
     }
     free(bytes);
 }
-END_TEST
 
 static size_t json_left;
 
@@ -467,7 +453,7 @@ static void *json_malloc(size_t size) {
 }
 
 /* Whichever allocation of jansson fails, there is an error and no leak. */
-START_TEST(no_memory_for_json) {
+TEST(no_memory_for_json) {
     const char *path = own();
     dlc_status status = DLC_ERR_NOMEM;
     json_set_alloc_funcs(json_malloc, free);
@@ -481,36 +467,4 @@ START_TEST(no_memory_for_json) {
         dlc_safetensors_close(file);
     }
     json_set_alloc_funcs(malloc, free);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("safetensors.read");
-    TCase *tcase = tcase_create("read");
-    tcase_add_checked_fixture(tcase, scratch_setup, scratch_teardown);
-    tcase_set_timeout(tcase, 30);
-    tcase_add_test(tcase, round_trip);
-    tcase_add_test(tcase, in_order);
-    tcase_add_test(tcase, not_found);
-    tcase_add_test(tcase, every_truncation);
-    tcase_add_test(tcase, every_bit);
-    tcase_add_test(tcase, longer);
-    tcase_add_test(tcase, by_another_program);
-    tcase_add_test(tcase, not_aligned);
-    tcase_add_loop_test(tcase, bad_header, 0,
-                        sizeof bad_headers / sizeof bad_headers[0]);
-    tcase_add_test(tcase, other_kinds_of_files);
-    tcase_add_test(tcase, deeply_nested);
-    tcase_add_test(tcase, memory_of_a_huge_file);
-    tcase_add_test(tcase, zeros_as_holes);
-    tcase_add_test(tcase, more_holes_than_room);
-    tcase_add_test(tcase, many_chunks);
-    tcase_add_test(tcase, no_memory);
-    tcase_add_test(tcase, no_memory_for_json);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,6 +1,5 @@
 /* Tests writing safetensors files: their exact bytes, and that a file is either written
  * completely or left unchanged, whatever happens. */
-#include <check.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include "base/status.h"
 #include "checkpoint/safetensors.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 #define VALUES 50000
 
@@ -79,8 +79,10 @@ static dlc_status give_values(void *context, size_t at, const void **data,
     return DLC_OK;
 }
 
+TEST_SETTINGS(.timeout = 30, .setup = scratch_setup, .teardown = scratch_teardown);
+
 /* One buffer for all tensors, filled when each of them is written. */
-START_TEST(filled_when_written) {
+TEST(filled_when_written) {
     int turn = 1;
     const float all[2] = {1, 2};
     dlc_safetensor tensors[] = {
@@ -114,11 +116,10 @@ START_TEST(filled_when_written) {
     free(before);
     free(after);
 }
-END_TEST
 
 /* The checksum was computed by another program (xxhsum -H1) from the bytes with
  * sixteen zeros in its place. */
-START_TEST(exact_bytes) {
+TEST(exact_bytes) {
     static const char header[] =
         "{\"__metadata__\":{\"dlcore.checksum\":\"@@@@@@@@@@@@@@@@\","
         "\"dlcore.sealed\":\"xxh64\",\"a\":\"b\"},"
@@ -147,9 +148,8 @@ START_TEST(exact_bytes) {
                      "350b3520d7dd760b", 16);
     free(bytes);
 }
-END_TEST
 
-START_TEST(same_bytes_again) {
+TEST(same_bytes_again) {
     size_t one_size, two_size;
     must_write(scratch_path("one"), 1);
     must_write(scratch_path("two"), 1);
@@ -161,26 +161,23 @@ START_TEST(same_bytes_again) {
     free(two);
     ck_assert_int_eq(scratch_files(), 2); /* nothing else is left */
 }
-END_TEST
 
-START_TEST(replaces) {
+TEST(replaces) {
     const char *path = scratch_path("file");
     must_write(path, 1);
     must_write(path, 2);
     ck_assert_float_eq(value_of(path), 2);
     ck_assert_int_eq(scratch_files(), 1);
 }
-END_TEST
 
-START_TEST(in_the_current_folder) {
+TEST(in_the_current_folder) {
     ck_assert_int_eq(chdir(scratch_path("")), 0);
     must_write("file", 3);
     ck_assert_float_eq(value_of("file"), 3);
 }
-END_TEST
 
 /* The disk is full after a number of bytes. */
-START_TEST(no_space) {
+TEST(no_space) {
     const char *path = scratch_path("file");
     size_t whole;
     must_write(path, 1);
@@ -204,9 +201,8 @@ START_TEST(no_space) {
     must_write(path, 3);
     ck_assert_float_eq(value_of(path), 3);
 }
-END_TEST
 
-START_TEST(no_such_folder) {
+TEST(no_such_folder) {
     must_fail(scratch_path("absent/file"), "No such file or directory");
     must_fail("/proc/file", "cannot write");
     ck_assert_int_eq(mkdir(scratch_path("folder"), 0700), 0);
@@ -214,10 +210,9 @@ START_TEST(no_such_folder) {
     ck_assert_int_eq(scratch_files(), 1); /* the temporary file is gone */
     ck_assert_int_eq(rmdir(scratch_path("folder")), 0);
 }
-END_TEST
 
 /* A file that a killed writer left behind is replaced. */
-START_TEST(stale_part) {
+TEST(stale_part) {
     char junk[1 << 20];
     const char *path = scratch_path("file");
     memset(junk, 'x', sizeof junk);
@@ -226,9 +221,8 @@ START_TEST(stale_part) {
     ck_assert_float_eq(value_of(path), 4);
     ck_assert_int_eq(scratch_files(), 1);
 }
-END_TEST
 
-START_TEST(part_is_a_link) {
+TEST(part_is_a_link) {
     const char *path = scratch_path("file");
     scratch_write("precious", "gold", 4);
     ck_assert_int_eq(symlink(scratch_path("precious"), scratch_path("file.part")), 0);
@@ -238,20 +232,18 @@ START_TEST(part_is_a_link) {
     ck_assert_uint_eq(size, 4);
     free(bytes);
 }
-END_TEST
 
 /* Opening a pipe would block forever. */
-START_TEST(part_is_a_pipe) {
+TEST(part_is_a_pipe) {
     const char *path = scratch_path("file");
     must_write(path, 1);
     ck_assert_int_eq(mkfifo(scratch_path("file.part"), 0600), 0);
     must_fail(path, "else than a regular file");
     ck_assert_float_eq(value_of(path), 1);
 }
-END_TEST
 
 /* The temporary file is another name of a file that must not change. */
-START_TEST(part_is_a_hard_link) {
+TEST(part_is_a_hard_link) {
     const char *path = scratch_path("file");
     scratch_write("precious", "gold", 4);
     ck_assert_int_eq(link(scratch_path("precious"), scratch_path("file.part")), 0);
@@ -262,10 +254,9 @@ START_TEST(part_is_a_hard_link) {
     ck_assert_mem_eq(bytes, "gold", 4);
     free(bytes);
 }
-END_TEST
 
 /* The checkpoint does not inherit the mode of a stale temporary file. */
-START_TEST(part_has_another_mode) {
+TEST(part_has_another_mode) {
     struct stat info;
     const char *path = scratch_path("file");
     scratch_write("file.part", "old", 3);
@@ -276,9 +267,8 @@ START_TEST(part_has_another_mode) {
     ck_assert_int_eq(stat(path, &info), 0);
     ck_assert_int_eq(info.st_mode & 0777, 0644);
 }
-END_TEST
 
-START_TEST(another_writer) {
+TEST(another_writer) {
     const char *path = scratch_path("file");
     must_write(path, 1);
     int fd = open(scratch_path("file.part"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -292,10 +282,9 @@ START_TEST(another_writer) {
     must_write(path, 2);
     ck_assert_float_eq(value_of(path), 2);
 }
-END_TEST
 
 /* The writer is killed at random moments: the file is always complete. */
-START_TEST(killed) {
+TEST(killed) {
     const char *path = scratch_path("file");
     must_write(path, 0);
     for (long round = 0; round < 30; round++) {
@@ -314,9 +303,8 @@ START_TEST(killed) {
     ck_assert_float_eq(value_of(path), -1);
     ck_assert_int_eq(scratch_files(), 1);
 }
-END_TEST
 
-START_TEST(wrong_arguments) {
+TEST(wrong_arguments) {
     const dlc_safetensor duplicates[] = {{"w", DLC_U8, {1, {1}}, "x", NULL, NULL},
                                          {"w", DLC_U8, {1, {1}}, "x", NULL, NULL}};
     const dlc_safetensor metadata = {"__metadata__", DLC_U8, {1, {1}}, "x", NULL, NULL};
@@ -330,9 +318,8 @@ START_TEST(wrong_arguments) {
                      DLC_ERR_INTERNAL);
     ck_assert_int_eq(scratch_files(), 0);
 }
-END_TEST
 
-START_TEST(no_memory) {
+TEST(no_memory) {
     const char *path = scratch_path("file");
     dlc_status status = DLC_ERR_NOMEM;
     must_write(path, 1);
@@ -346,34 +333,4 @@ START_TEST(no_memory) {
         ck_assert_float_eq(value_of(path), status == DLC_OK ? 2 : 1);
         ck_assert_int_eq(scratch_files(), 1);
     }
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("safetensors.write");
-    TCase *tcase = tcase_create("write");
-    tcase_add_checked_fixture(tcase, scratch_setup, scratch_teardown);
-    tcase_set_timeout(tcase, 30);
-    tcase_add_test(tcase, exact_bytes);
-    tcase_add_test(tcase, filled_when_written);
-    tcase_add_test(tcase, same_bytes_again);
-    tcase_add_test(tcase, replaces);
-    tcase_add_test(tcase, in_the_current_folder);
-    tcase_add_test(tcase, no_space);
-    tcase_add_test(tcase, no_such_folder);
-    tcase_add_test(tcase, stale_part);
-    tcase_add_test(tcase, part_is_a_link);
-    tcase_add_test(tcase, part_is_a_pipe);
-    tcase_add_test(tcase, part_is_a_hard_link);
-    tcase_add_test(tcase, part_has_another_mode);
-    tcase_add_test(tcase, another_writer);
-    tcase_add_test(tcase, killed);
-    tcase_add_test(tcase, wrong_arguments);
-    tcase_add_test(tcase, no_memory);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,6 +1,5 @@
 /* Tests the choice of transports (core/comm/choose.c): what is predicted to be fastest
  * wins, and each rejection has its reason. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +7,7 @@
 #include "base/status.h"
 #include "comm/choose.h"
 #include "config/config.h"
+#include "support/test.h"
 
 static dlc_registry *registry;
 static dlc_transport_choice choice;
@@ -46,7 +46,9 @@ static void check_chosen(const char *name) {
     dlc_text_free(&text);
 }
 
-START_TEST(fastest) {
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(fastest) {
     dlc_text text = {0};
     ck_assert_int_eq(choose("auto"), DLC_OK);
     check_chosen("better");
@@ -62,46 +64,40 @@ START_TEST(fastest) {
                      "    not elsewhere: works with abacus, not with cpu\n");
     dlc_text_free(&text);
 }
-END_TEST
 
-START_TEST(by_name) {
+TEST(by_name) {
     ck_assert_int_eq(choose("good"), DLC_OK);
     check_chosen("good");
     ck_assert_uint_eq(choice.verdicts, 1);
     ck_assert_int_eq(choice.verdict[0].chosen, 1);
     ck_assert_double_eq_tol(choice.verdict[0].seconds, 32e-3, 1e-4);
 }
-END_TEST
 
-START_TEST(cannot_connect) {
+TEST(cannot_connect) {
     ck_assert_int_eq(choose("far"), DLC_ERR_CONFIG);
     ck_assert_str_eq(
         dlc_detail(),
         "transport far cannot connect these ranks: rank 1 is out of reach");
     ck_assert_int_eq(choice.levels, 0);
 }
-END_TEST
 
-START_TEST(fails_to_predict) {
+TEST(fails_to_predict) {
     ck_assert_int_eq(choose("broken"), DLC_ERR_CONFIG);
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "the adapter does not answer"));
 }
-END_TEST
 
-START_TEST(not_installed) {
+TEST(not_installed) {
     ck_assert_int_eq(choose("beter"), DLC_ERR_PLUGIN);
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "better"));
 }
-END_TEST
 
-START_TEST(nothing_installed) {
+TEST(nothing_installed) {
     dlc_registry_close(registry);
     ck_assert_int_eq(setenv("DLCORE_PLUGIN_PATH", "", 1), 0);
     ck_assert_int_eq(dlc_registry_open(&registry), DLC_OK);
     ck_assert_int_eq(choose("auto"), DLC_ERR_CONFIG);
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "none is installed"));
 }
-END_TEST
 
 /* Settings are passed to the transport that they were made for. */
 static dlc_status settings_of(void *context, const dlc_feature *feature,
@@ -134,22 +130,20 @@ static void choose_with_bonus(const char *set) {
     dlc_problems_free(&problems);
 }
 
-START_TEST(settings_count) {
+TEST(settings_count) {
     choose_with_bonus("transport.bonus=70");
     check_chosen("good");
     ck_assert_double_eq_tol(choice.seconds, 7.11e-3, 1e-4);
 }
-END_TEST
 
-START_TEST(first_of_equals) {
+TEST(first_of_equals) {
     choose_with_bonus("transport.bonus=40");
     check_chosen("good");
     ck_assert_double_eq(choice.verdict[0].seconds, choice.verdict[1].seconds);
 }
-END_TEST
 
 /* A transport that was tried is judged by what was found. */
-START_TEST(findings_count) {
+TEST(findings_count) {
     const dlc_comm_scope all = {DLC_SCOPE_RANKS, DLC_DOMAIN_JOB};
     const dlc_comm_scope inside = {DLC_SCOPE_RANKS, DLC_DOMAIN_MACHINE};
     dlc_transport_finding finding[] = {{"better", inside, 0, "of another scope", 0},
@@ -180,7 +174,6 @@ START_TEST(findings_count) {
     ck_assert_str_eq(dlc_detail(),
                      "transport better cannot connect these ranks: it crawls");
 }
-END_TEST
 
 /* Puts the ranks on these nodes. */
 static void nodes(int ranks, const int *node) {
@@ -191,7 +184,7 @@ static void nodes(int ranks, const int *node) {
     }
 }
 
-START_TEST(two_levels) {
+TEST(two_levels) {
     dlc_text text = {0};
     nodes(5, (int[]){3, 3, 1, 1, 3});
     ck_assert_int_eq(choose("auto"), DLC_OK);
@@ -212,12 +205,11 @@ START_TEST(two_levels) {
     ck_assert_ptr_nonnull(strstr(dlc_text_string(&text), "    not good: slower, "));
     dlc_text_free(&text);
 }
-END_TEST
 
 /* Inside the nodes, the slowest node counts; nodes of one rank are not
  * asked.
  */
-START_TEST(slowest_of_the_nodes) {
+TEST(slowest_of_the_nodes) {
     static const char *const expected[] = {"better+better", "better+better",
                                            "better+better", "better+better",
                                            "near+better"};
@@ -236,10 +228,9 @@ START_TEST(slowest_of_the_nodes) {
         dlc_transport_choice_free(&choice);
     }
 }
-END_TEST
 
 /* Nodes of one rank have no level inside; one node has none between. */
-START_TEST(one_level) {
+TEST(one_level) {
     nodes(3, (int[]){0, 1, 2});
     ck_assert_int_eq(choose("auto"), DLC_OK);
     check_chosen("better");
@@ -248,9 +239,8 @@ START_TEST(one_level) {
     ck_assert_int_eq(choose("auto"), DLC_OK);
     check_chosen("near");
 }
-END_TEST
 
-START_TEST(two_names) {
+TEST(two_names) {
     nodes(3, (int[]){0, 0, 1});
     ck_assert_int_eq(choose("near+good"), DLC_OK);
     check_chosen("near+good");
@@ -271,7 +261,6 @@ START_TEST(two_names) {
     ck_assert_int_eq(choose("near+good"), DLC_OK);
     check_chosen("near");
 }
-END_TEST
 
 /* Two racks of two nodes of two ranks. */
 static void racks(void) {
@@ -280,7 +269,7 @@ static void racks(void) {
         rank_info[i].domain[DLC_DOMAIN_RACK] = i / 4;
 }
 
-START_TEST(three_names) {
+TEST(three_names) {
     racks();
     ck_assert_int_eq(choose("near+good+better"), DLC_OK);
     check_chosen("near+good+better");
@@ -296,20 +285,18 @@ START_TEST(three_names) {
     dlc_transport_choice_free(&choice);
     ck_assert_int_eq(choose("near+good+better+good"), DLC_ERR_CONFIG);
 }
-END_TEST
 
 /* The link between racks carries every byte once for each of them. */
-START_TEST(levels_of_racks) {
+TEST(levels_of_racks) {
     racks();
     ck_assert_int_eq(choose("auto"), DLC_OK);
     check_chosen("near+better+better");
     ck_assert_int_eq(choice.level[0].scope.within, DLC_DOMAIN_MACHINE);
     ck_assert_int_eq(choice.level[1].scope.within, DLC_DOMAIN_RACK);
 }
-END_TEST
 
 /* A level that changes nothing is none: every machine is a rack, or all are in one. */
-START_TEST(fewest_levels) {
+TEST(fewest_levels) {
     for (int one = 0; one < 2; one++) {
         racks();
         for (int i = 0; i < 8; i++)
@@ -319,7 +306,6 @@ START_TEST(fewest_levels) {
         dlc_transport_choice_free(&choice);
     }
 }
-END_TEST
 
 /* The cost of the caller decides: where only latency counts, one level is best. */
 static double latency_only(const dlc_transport_prediction *p, double bytes) {
@@ -327,7 +313,7 @@ static double latency_only(const dlc_transport_prediction *p, double bytes) {
     return p->latency;
 }
 
-START_TEST(cost_of_the_caller) {
+TEST(cost_of_the_caller) {
     nodes(4, (int[]){0, 0, 1, 1});
     dlc_choose_args how = choosing("auto");
     how.cost = latency_only;
@@ -336,9 +322,8 @@ START_TEST(cost_of_the_caller) {
     ck_assert_int_eq(choice.levels, 2); /* a tree of 4 ranks has 2 levels, too */
     ck_assert_double_eq(choice.bytes, 5);
 }
-END_TEST
 
-START_TEST(no_memory) {
+TEST(no_memory) {
     for (size_t n = 1;; n++) {
         (void)dlc_memory_fail_at(n);
         dlc_status status = choose("auto");
@@ -350,35 +335,4 @@ START_TEST(no_memory) {
         }
         ck_assert_int_eq(status, DLC_ERR_NOMEM);
     }
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("choose");
-    TCase *tests = tcase_create("choose");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, fastest);
-    tcase_add_test(tests, by_name);
-    tcase_add_test(tests, cannot_connect);
-    tcase_add_test(tests, fails_to_predict);
-    tcase_add_test(tests, not_installed);
-    tcase_add_test(tests, nothing_installed);
-    tcase_add_test(tests, settings_count);
-    tcase_add_test(tests, first_of_equals);
-    tcase_add_test(tests, findings_count);
-    tcase_add_test(tests, two_levels);
-    tcase_add_test(tests, slowest_of_the_nodes);
-    tcase_add_test(tests, one_level);
-    tcase_add_test(tests, two_names);
-    tcase_add_test(tests, three_names);
-    tcase_add_test(tests, levels_of_racks);
-    tcase_add_test(tests, fewest_levels);
-    tcase_add_test(tests, cost_of_the_caller);
-    tcase_add_test(tests, no_memory);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,7 +1,6 @@
 /* Tests communicators (core/comm/collectives.c): each collective gives the same bits
  * for any count and number of ranks, by the transport's own calls or built from
  * messages. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "support/ranks.h"
 #include "support/reference.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 
 static const int rank_counts[] = {1, 2, 3, 4, 5, 8};
 enum { COUNTS = SANITIZED ? 3 : sizeof rank_counts / sizeof *rank_counts };
@@ -161,12 +161,13 @@ static void every_count_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(every_count) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST_EACH(every_count, COUNTS *MODES) {
     int mode = _i % MODES, ranks = rank_counts[_i / MODES];
     ck_assert_msg(ranks_run(ranks, 60, every_count_body, &mode) == 0,
                   "%d ranks, mode %d", ranks, mode);
 }
-END_TEST
 
 static void several_chunks_body(test_rank *rank, void *context) {
     fixture b;
@@ -180,11 +181,10 @@ static void several_chunks_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(several_chunks) {
+TEST_EACH(several_chunks, 2) {
     int mode = _i ? MACHINES : MESSAGES_ONLY;
     ck_assert_int_eq(ranks_run(3, 20, several_chunks_body, &mode), 0);
 }
-END_TEST
 
 /* No rank leaves a barrier before all have reached it. */
 static void barrier_body(test_rank *rank, void *context) {
@@ -203,11 +203,10 @@ static void barrier_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(barrier) {
+TEST_EACH(barrier, COUNTS) {
     int mode = MESSAGES_ONLY;
     ck_assert_int_eq(ranks_run(rank_counts[_i], 60, barrier_body, &mode), 0);
 }
-END_TEST
 
 /* After an error every call returns it, without calling the transport. */
 static void cancelled_body(test_rank *rank, void *context) {
@@ -226,13 +225,12 @@ static void cancelled_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(cancelled) {
+TEST(cancelled) {
     for (int mode = 0; mode < MODES; mode++)
         ck_assert_int_eq(ranks_run(2, 30, cancelled_body, &mode), 0);
 }
-END_TEST
 
-START_TEST(bad_arguments) {
+TEST(bad_arguments) {
     dlc_comm *comm = NULL;
     dlc_comm_args args = {.rank = 2, .ranks = 2};
     ck_assert_int_eq(dlc_comm_open(&args, &comm), DLC_ERR_INTERNAL);
@@ -247,9 +245,8 @@ START_TEST(bad_arguments) {
     dlc_comm_close(comm);
     dlc_comm_close(NULL);
 }
-END_TEST
 
-START_TEST(slices) {
+TEST(slices) {
     for (size_t count = 0; count < 200; count++)
         for (int ranks = 1; ranks < 20; ranks++) {
             ck_assert_uint_eq(dlc_slice(count, 0, ranks), 0);
@@ -258,23 +255,4 @@ START_TEST(slices) {
                                   count * (size_t)r / (size_t)ranks);
         }
     ck_assert_uint_eq(dlc_slice(SIZE_MAX, 2, 2), SIZE_MAX);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("comm");
-    TCase *tests = tcase_create("comm");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, every_count, 0, COUNTS * MODES);
-    tcase_add_loop_test(tests, several_chunks, 0, 2);
-    tcase_add_loop_test(tests, barrier, 0, COUNTS);
-    tcase_add_test(tests, cancelled);
-    tcase_add_test(tests, bad_arguments);
-    tcase_add_test(tests, slices);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

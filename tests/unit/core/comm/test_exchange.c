@@ -1,7 +1,6 @@
 /* Tests the exchanger (core/comm/exchanger.c) with ranks that are ready at different
  * times: every reduction is bitwise right, in any order of waiting, and errors reach
  * the train thread. Also the communication benchmark. */
-#include <check.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "support/plugins.h"
 #include "support/ranks.h"
 #include "support/reference.h"
+#include "support/test.h"
 #include "support/updates.h"
 
 enum { BUCKETS = 7, COUNT = 60000, ROUNDS = 20 };
@@ -142,17 +142,17 @@ static void overlapped_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(overlapped) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST_RANGE(overlapped, 1, 6) {
     int mode = PLAIN;
     ck_assert_int_eq(ranks_run(_i, 60, overlapped_body, &mode), 0);
 }
-END_TEST
 
-START_TEST(newest_first) {
+TEST_RANGE(newest_first, 1, 6) {
     int mode = NEWEST_FIRST;
     ck_assert_int_eq(ranks_run(_i, 60, overlapped_body, &mode), 0);
 }
-END_TEST
 
 /* Every rank "updates" its shard of the weights to the reduction; all ranks get all. */
 static void sharded_body(test_rank *rank, void *context) {
@@ -192,10 +192,9 @@ static void sharded_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(sharded) {
+TEST_RANGE(sharded, 1, 6) {
     ck_assert_int_eq(ranks_run(_i, 60, sharded_body, NULL), 0);
 }
-END_TEST
 
 /* One update per bucket, which subtracts the reduction itself from the weights. */
 static void start_update(fixture *b, const dlc_update *update, dlc_update_range *range,
@@ -243,10 +242,9 @@ static void fused_update_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(fused_updates) {
+TEST_RANGE(fused_updates, 1, 6) {
     ck_assert_int_eq(ranks_run(_i, 60, fused_update_body, NULL), 0);
 }
-END_TEST
 
 static void misuse_body(test_rank *rank, void *context) {
     fixture b;
@@ -267,10 +265,9 @@ static void misuse_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(misuse) {
+TEST(misuse) {
     ck_assert_int_eq(ranks_run(2, 30, misuse_body, NULL), 0);
 }
-END_TEST
 
 /* A bucket is reduced while the train thread computes, also if that has just helped
  * with the one before: rank 0 needs both, rank 1 waits for one only. */
@@ -298,10 +295,9 @@ static void helped_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(helped) {
+TEST(helped) {
     ck_assert_int_eq(ranks_run(2, 30, helped_body, NULL), 0);
 }
-END_TEST
 
 /* The exchanger is closed while a bucket is in flight that no peer will ever start. */
 static void abandoned_body(test_rank *rank, void *context) {
@@ -317,10 +313,9 @@ static void abandoned_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(abandoned) {
+TEST(abandoned) {
     ck_assert_int_eq(ranks_run(2, 30, abandoned_body, NULL), 0);
 }
-END_TEST
 
 /* A rank dies: the exchange thread's error detail reaches the train thread. */
 static void lost_peer_body(test_rank *rank, void *context) {
@@ -345,10 +340,9 @@ static void lost_peer_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(lost_peer) {
+TEST(lost_peer) {
     ck_assert_int_eq(ranks_run_losing(3, 30, 1u << 1, lost_peer_body, NULL), 0);
 }
-END_TEST
 
 /* All ranks get the same numbers, and the zeros stay zeros. */
 static void benchmark_body(test_rank *rank, void *context) {
@@ -377,12 +371,11 @@ static void benchmark_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(benchmark) {
+TEST_RANGE(benchmark, 2, 4) {
     ck_assert_int_eq(ranks_run(_i, 60, benchmark_body, NULL), 0);
 }
-END_TEST
 
-START_TEST(hidden_fraction) {
+TEST(hidden_fraction) {
     dlc_exchange_stats stats = {0};
     ck_assert_double_eq(dlc_exchange_hidden_fraction(&stats), 0.0);
     stats = (dlc_exchange_stats){.busy = 4.0, .waited = 1.0};
@@ -390,10 +383,9 @@ START_TEST(hidden_fraction) {
     stats.waited = 5.0;
     ck_assert_double_eq(dlc_exchange_hidden_fraction(&stats), 0.0);
 }
-END_TEST
 
 /* With one rank every call succeeds and changes nothing. */
-START_TEST(one_rank) {
+TEST(one_rank) {
     static const size_t halves[] = {0, 2, 4};
     float gradients[4] = {1, 2, 3, 4};
     dlc_comm_args args = {.ranks = 1};
@@ -420,28 +412,4 @@ START_TEST(one_rank) {
     dlc_exchanger_close(exchanger);
     dlc_comm_close(comm);
     dlc_exchanger_close(NULL);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("exchange");
-    TCase *tests = tcase_create("exchange");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, overlapped, 1, 6);
-    tcase_add_loop_test(tests, newest_first, 1, 6);
-    tcase_add_loop_test(tests, sharded, 1, 6);
-    tcase_add_loop_test(tests, fused_updates, 1, 6);
-    tcase_add_loop_test(tests, benchmark, 2, 4);
-    tcase_add_test(tests, hidden_fraction);
-    tcase_add_test(tests, one_rank);
-    tcase_add_test(tests, misuse);
-    tcase_add_test(tests, helped);
-    tcase_add_test(tests, abandoned);
-    tcase_add_test(tests, lost_peer);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

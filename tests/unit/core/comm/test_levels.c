@@ -1,8 +1,6 @@
 /* Tests communicators of several levels: every layout of ranks over nodes and racks
  * gives the same bits with one transport, with its messages alone, with one transport
  * inside the nodes and one between them, and with a further one between racks. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,6 +15,7 @@
 #include "support/ranks.h"
 #include "support/reference.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 
 /* The most elements go through the levels in six parts, of which four may be started.
  */
@@ -274,14 +273,15 @@ static int is_tested(const machine_layout *layout) {
     return !SANITIZED || layout->ranks < 6;
 }
 
-START_TEST(same_bits) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST_EACH(same_bits, LAYOUTS *MODES) {
     int which[] = {_i / MODES, _i % MODES};
     if (!is_tested(&layouts[which[0]]))
         return;
     ck_assert_msg(ranks_run(layouts[which[0]].ranks, 60, same_bits_body, which) == 0,
                   "layout %d, mode %d", which[0], which[1]);
 }
-END_TEST
 
 /* Large buffers are reduced in parts, the outermost level by another thread. */
 static void parts_body(test_rank *rank, void *context) {
@@ -299,14 +299,13 @@ static void parts_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(parts) {
+TEST_EACH(parts, 4) {
     static const int cases[][2] = {
         {0, TWO_LEVELS}, {5, TWO_LEVELS}, {8, THREE_LEVELS}, {11, THREE_LEVELS}};
     int which[] = {cases[_i][0], cases[_i][1]};
     if (is_tested(&layouts[which[0]]))
         ck_assert_int_eq(ranks_run(layouts[which[0]].ranks, 60, parts_body, which), 0);
 }
-END_TEST
 
 /* One rank dies; the others, which wait for it on either level, get an error. */
 static void lost_between_parts_body(test_rank *rank, void *context) {
@@ -321,10 +320,9 @@ static void lost_between_parts_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(lost_between_parts) {
+TEST(lost_between_parts) {
     ck_assert_int_eq(ranks_run(4, 30, lost_between_parts_body, NULL), 0);
 }
-END_TEST
 
 /* Each of two ranks sends a buffer in one message if they are on two nodes, and in two
  * halves if they share one. */
@@ -343,11 +341,10 @@ static void messages_per_all_reduce_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(messages_per_all_reduce) {
+TEST_EACH(messages_per_all_reduce, 2) {
     machine_layout layout = {.ranks = 2, .even = 1, .node = {0, _i}};
     ck_assert_int_eq(ranks_run(2, 60, messages_per_all_reduce_body, &layout), 0);
 }
-END_TEST
 
 /* The ranks' shards cover a buffer and don't overlap. */
 static void shards_body(test_rank *rank, void *context) {
@@ -368,12 +365,11 @@ static void shards_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(shards) {
+TEST_EACH(shards, LAYOUTS) {
     machine_layout copy = layouts[_i];
     if (is_tested(&copy) && copy.even)
         ck_assert_int_eq(ranks_run(copy.ranks, 60, shards_body, &copy), 0);
 }
-END_TEST
 
 /* No rank leaves a barrier before the last has come. Each is the last in turn. */
 static void barriers_body(test_rank *rank, void *context) {
@@ -392,13 +388,12 @@ static void barriers_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(barriers) {
+TEST_EACH(barriers, LAYOUTS * 2) {
     int which[] = {_i / 2, _i % 2 ? TWO_LEVELS : THREE_LEVELS};
     if (is_tested(&layouts[which[0]]))
         ck_assert_msg(ranks_run(layouts[which[0]].ranks, 60, barriers_body, which) == 0,
                       "layout %d, mode %d", which[0], which[1]);
 }
-END_TEST
 
 /* ---- Bandwidths between machines ------------------------------------------------- */
 
@@ -460,12 +455,11 @@ static void links_body(test_rank *rank, void *context) {
     plugins_close();
 }
 
-START_TEST(links_between_machines) {
+TEST_EACH(links_between_machines, CLUSTERS) {
     machine_layout copy = clusters[_i];
     if (is_tested(&copy))
         ck_assert_int_eq(ranks_run(copy.ranks, 60, links_body, &copy), 0);
 }
-END_TEST
 
 /* ---- Ends ------------------------------------------------------------------------ */
 
@@ -483,11 +477,10 @@ static void cancelled_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(cancelled) {
+TEST_EACH(cancelled, 2) {
     size_t count = _i ? MOST : 5000;
     ck_assert_int_eq(ranks_run(4, 30, cancelled_body, &count), 0);
 }
-END_TEST
 
 /* If a rank dies while the teams are being opened, opening fails on all others. */
 static void lost_peer_body(test_rank *rank, void *context) {
@@ -517,10 +510,9 @@ static void lost_peer_body(test_rank *rank, void *context) {
     plugins_close();
 }
 
-START_TEST(lost_peer) {
+TEST(lost_peer) {
     ck_assert_int_eq(ranks_run(5, 30, lost_peer_body, NULL), 0);
 }
-END_TEST
 
 static dlc_status open_some(const dlc_transport_args *args, dlc_endpoint **endpoint) {
     if (args->rank == 1)
@@ -565,29 +557,6 @@ static void failed_peer_body(test_rank *rank, void *context) {
     plugins_close();
 }
 
-START_TEST(failed_peer) {
+TEST(failed_peer) {
     ck_assert_int_eq(ranks_run(3, 30, failed_peer_body, NULL), 0);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("levels");
-    TCase *tests = tcase_create("levels");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, same_bits, 0, LAYOUTS * MODES);
-    tcase_add_loop_test(tests, messages_per_all_reduce, 0, 2);
-    tcase_add_loop_test(tests, shards, 0, LAYOUTS);
-    tcase_add_loop_test(tests, parts, 0, 4);
-    tcase_add_loop_test(tests, barriers, 0, LAYOUTS * 2);
-    tcase_add_loop_test(tests, links_between_machines, 0, CLUSTERS);
-    tcase_add_test(tests, lost_between_parts);
-    tcase_add_loop_test(tests, cancelled, 0, 2);
-    tcase_add_test(tests, failed_peer);
-    tcase_add_test(tests, lost_peer);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

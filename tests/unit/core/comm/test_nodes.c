@@ -1,8 +1,7 @@
 /* Tests the order of reductions over nodes (core/comm/nodes.c). */
-#include <check.h>
-#include <stdlib.h>
 
 #include "comm/nodes.h"
+#include "support/test.h"
 
 enum { RANKS = 7 };
 
@@ -32,50 +31,31 @@ static void check_merges(const int32_t *node, int32_t ranks, const dlc_merge *wa
     check_racks(node, NULL, NULL, ranks, want);
 }
 
-START_TEST(one_node) {
+TEST(one_node) {
     static const int32_t node[RANKS] = {0};
     static const dlc_merge want[] = {{0, 1}, {2, 3}, {4, 5}, {0, 2}, {4, 6}, {0, 4}};
     check_merges(node, RANKS, want);
     check_merges(node, 2, want);
     check_merges(node, 1, NULL);
 }
-END_TEST
 
 /* First within each node, then over the nodes in the order of their first ranks. */
-START_TEST(several_nodes) {
+TEST(several_nodes) {
     static const int32_t node[] = {5, 2, 5, 9, 2, 5};
     static const dlc_merge want[] = {{0, 2}, {0, 5}, {1, 4}, {0, 1}, {0, 3}};
     check_merges(node, 6, want);
 }
-END_TEST
 
 /* Within nodes, then over the nodes of each rack, then over the racks. */
-START_TEST(over_racks) {
+TEST(over_racks) {
     static const int32_t node[] = {0, 0, 1, 2, 3, 4, 5}, rack[] = {7, 7, 7, 7, 3, 3, 3};
     static const dlc_merge want[] = {{0, 1}, {0, 2}, {0, 3}, {4, 5}, {4, 6}, {0, 4}};
     check_racks(node, rack, NULL, 7, want);
 }
-END_TEST
 
 /* Near ranks come first, whatever their numbers. */
-START_TEST(nearest_first) {
+TEST(nearest_first) {
     static const int32_t node[RANKS] = {0}, order[] = {0, 2, 1, 3};
     static const dlc_merge want[] = {{0, 2}, {1, 3}, {0, 1}};
     check_racks(node, NULL, order, 4, want);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("nodes");
-    TCase *cases = tcase_create("nodes");
-    tcase_add_test(cases, one_node);
-    tcase_add_test(cases, several_nodes);
-    tcase_add_test(cases, over_racks);
-    tcase_add_test(cases, nearest_first);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,7 +1,6 @@
 /* Tests P2P channels (core/comm/p2p_channel.c): every message arrives complete and
  * once, from any number of peers, with pauses and while collectives run; no call hangs.
  */
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "support/plugins.h"
 #include "support/ranks.h"
 #include "support/reference.h"
+#include "support/test.h"
 
 enum {
     MOST_RANKS = 4,
@@ -185,10 +185,11 @@ static void with_collectives_body(test_rank *rank, void *context) {
     dlc_free(buffer);
 }
 
-START_TEST(messages_during_collectives) {
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(messages_during_collectives, MOST_RANKS - 1) {
     ck_assert_int_eq(ranks_run(2 + _i, 60, with_collectives_body, NULL), 0);
 }
-END_TEST
 
 /* ---- Waiting ----------------------------------------------------------------- */
 
@@ -227,10 +228,9 @@ static void fair_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(wait_any_is_fair) {
+TEST(wait_any_is_fair) {
     ck_assert_int_eq(ranks_run(MOST_RANKS, 60, fair_body, NULL), 0);
 }
-END_TEST
 
 /* A rank that does not exist, or the rank itself, is refused. */
 static void no_peer_body(test_rank *rank, void *context) {
@@ -248,10 +248,9 @@ static void no_peer_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(no_peer) {
+TEST(no_peer) {
     ck_assert_int_eq(ranks_run(2, 60, no_peer_body, NULL), 0);
 }
-END_TEST
 
 static dlc_status names_no_request(dlc_endpoint *endpoint, dlc_request *const *requests,
                                    int32_t count, double seconds, int32_t *which) {
@@ -287,10 +286,9 @@ static void no_request_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(no_request) {
+TEST(no_request) {
     ck_assert_int_eq(ranks_run(2, 60, no_request_body, NULL), 0);
 }
-END_TEST
 
 /* Without a message wait_any returns at its timeout, and the request remains valid. */
 static void time_out_body(test_rank *rank, void *context) {
@@ -321,10 +319,9 @@ static void time_out_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(time_out) {
+TEST(time_out) {
     ck_assert_int_eq(ranks_run(2, 60, time_out_body, NULL), 0);
 }
-END_TEST
 
 /* ---- Wakeup, cancelling, lost_peer peers
  * -------------------------------------------------------------------- */
@@ -377,10 +374,9 @@ static void wakeup_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(wakeup) {
+TEST(wakeup) {
     ck_assert_int_eq(ranks_run(2, 30, wakeup_body, NULL), 0);
 }
-END_TEST
 
 static void *cancel_thread(void *context) {
     usleep(20000);
@@ -403,10 +399,9 @@ static void cancelled_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(cancelled) {
+TEST(cancelled) {
     ck_assert_int_eq(ranks_run(2, 30, cancelled_body, NULL), 0);
 }
-END_TEST
 
 static void lost_peer_body(test_rank *rank, void *context) {
     (void)context;
@@ -419,10 +414,9 @@ static void lost_peer_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(lost_peer) {
+TEST(lost_peer) {
     ck_assert_int_eq(ranks_run_losing(3, 30, 1u << 1, lost_peer_body, NULL), 0);
 }
-END_TEST
 
 /* With two levels the transport between the nodes must connect all ranks. */
 static void all_ranks_body(test_rank *rank, void *context) {
@@ -446,28 +440,6 @@ static void all_ranks_body(test_rank *rank, void *context) {
     fixture_close(&b);
 }
 
-START_TEST(outer_transport_for_all_ranks) {
+TEST(outer_transport_for_all_ranks) {
     ck_assert_int_eq(ranks_run(2, 60, all_ranks_body, NULL), 0);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("p2p_channel");
-    TCase *tests = tcase_create("p2p_channel");
-    tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, messages_during_collectives, 0, MOST_RANKS - 1);
-    tcase_add_test(tests, wait_any_is_fair);
-    tcase_add_test(tests, no_peer);
-    tcase_add_test(tests, no_request);
-    tcase_add_test(tests, time_out);
-    tcase_add_test(tests, wakeup);
-    tcase_add_test(tests, cancelled);
-    tcase_add_test(tests, lost_peer);
-    tcase_add_test(tests, outer_transport_for_all_ranks);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,7 +1,6 @@
 /* Tests what the probe tries on each way (core/comm/probe_ways.c): two ranks in
  * threads, on a fake p2p channel and a device whose memory of the other rank is faulty.
  */
-#include <check.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include "base/status.h"
 #include "comm/probe_ways.h"
 #include "support/fake_p2p.h"
+#include "support/test.h"
 
 enum { PAIR = 2, MEMORY = DLC_PROBE_PARTS * DLC_PROBE_BYTES, LATE_US = 30000 };
 enum { ATTEMPTS = 10 }; /* at most, where the scheduler decides */
@@ -145,7 +145,7 @@ static void probe(fault what, double bandwidth, side sides[PAIR]) {
 #define FAST 1e10
 #define UNKNOWN 0.0 /* nothing is expected */
 
-START_TEST(all_right) {
+TEST(all_right) {
     side s[PAIR];
     probe(NONE, ANY, s);
     for (int r = 0; r < PAIR; r++) {
@@ -157,7 +157,6 @@ START_TEST(all_right) {
         ck_assert_double_eq(s[r].trial.best[DLC_PROBE_BACKWARD], 0);
     }
 }
-END_TEST
 
 static void check(const side *s, int32_t from, int32_t to, int slow, const char *text) {
     const dlc_probe_finding *f = &s->trial.finding;
@@ -167,7 +166,7 @@ static void check(const side *s, int32_t from, int32_t to, int slow, const char 
     ck_assert_msg(strstr(f->text, text) != NULL, "%s", f->text);
 }
 
-START_TEST(wrong_bytes) {
+TEST(wrong_bytes) {
     side s[PAIR];
     probe(READS_ZEROS, ANY, s);
     check(&s[0], 11, 10, 0,
@@ -180,11 +179,10 @@ START_TEST(wrong_bytes) {
     check(&s[1], 10, 11, 0, "messages, from rank 10 to rank 11: wrong bytes: ");
     ck_assert_ptr_nonnull(strstr(s[1].trial.finding.text, " at byte 131072 (look at"));
 }
-END_TEST
 
 /* Only what is slow by design is timed: how long two threads take to exchange messages
  * is up to the scheduler. */
-START_TEST(slow_memory) {
+TEST(slow_memory) {
     side s[PAIR];
     probe_ways(SLOW_MEMORY, FAST, UNKNOWN, s);
     for (int r = 0; r < PAIR; r++)
@@ -194,11 +192,10 @@ START_TEST(slow_memory) {
     probe_ways(SLOW_MEMORY, ANY, UNKNOWN, s); /* as slow as the link */
     ck_assert_int_eq(s[0].trial.finding.from, -1);
 }
-END_TEST
 
 /* On a busy machine small messages may be late, too, which excuses large ones: as
  * dlc_probe_run() does, it is tried again. */
-START_TEST(slow_messages) {
+TEST(slow_messages) {
     side s[PAIR];
     s[0].trial.finding.from = -1;
     for (int i = 0; i < ATTEMPTS && s[0].trial.finding.from < 0; i++)
@@ -207,9 +204,8 @@ START_TEST(slow_messages) {
     probe(LATE_MESSAGES, UNKNOWN, s);
     ck_assert_int_eq(s[0].trial.finding.from, -1);
 }
-END_TEST
 
-START_TEST(first_unusable_stays) {
+TEST(first_unusable_stays) {
     dlc_probe_trial t = {.rank = 1, .finding = {.from = -1}};
     dlc_probe_unusable(&t, DLC_PROBE_READ, 2, 1, "it is not mapped");
     dlc_probe_unusable(&t, DLC_PROBE_FORWARD, 0, 1, "it is lost");
@@ -218,21 +214,4 @@ START_TEST(first_unusable_stays) {
     dlc_probe_judge(&t);
     ck_assert_int_eq(t.finding.from, 2);
     ck_assert_ptr_nonnull(strstr(t.finding.text, "it is not mapped"));
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("probe");
-    TCase *tests = tcase_create("probe");
-    tcase_add_test(tests, all_right);
-    tcase_add_test(tests, wrong_bytes);
-    tcase_add_test(tests, slow_memory);
-    tcase_add_test(tests, slow_messages);
-    tcase_add_test(tests, first_unusable_stays);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

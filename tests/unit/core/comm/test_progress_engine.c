@@ -1,10 +1,9 @@
 /* The progress engine, with and without a thread, on a fake p2p channel; tags. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "comm/progress_engine.h"
 #include "support/fake_p2p.h"
+#include "support/test.h"
 
 enum { COUNT = 50, MOST = 64, BYTES = sizeof(int32_t) };
 
@@ -50,7 +49,7 @@ static void submit(dlc_progress_engine *engine, dlc_transfer transfer,
 
 /* More transfers than there are places at first, sent in another order than they were
  * received in; each handle waits for all before it. */
-START_TEST(any_order) {
+TEST_EACH(any_order, 2) {
     pair p;
     uint64_t handle[COUNT];
     open_pair(&p, _i ? MOST : 0);
@@ -66,10 +65,9 @@ START_TEST(any_order) {
     ok(dlc_progress_engine_drain(p.engine[1]));
     close_pair(&p);
 }
-END_TEST
 
 /* The oldest transfer stays in flight while newer ones come and go. */
-START_TEST(an_old_transfer) {
+TEST(an_old_transfer) {
     pair p;
     int32_t old = 0, newer = 0;
     open_pair(&p, 0);
@@ -95,9 +93,8 @@ START_TEST(an_old_transfer) {
     ok(dlc_progress_engine_drain(p.engine[1]));
     close_pair(&p);
 }
-END_TEST
 
-START_TEST(too_many_for_a_thread) {
+TEST(too_many_for_a_thread) {
     pair p;
     dlc_transfer all[3];
     uint64_t handle = 7;
@@ -117,7 +114,6 @@ START_TEST(too_many_for_a_thread) {
     ok(dlc_progress_engine_drain(p.engine[1]));
     close_pair(&p);
 }
-END_TEST
 
 static dlc_status failing_send(void *context, int32_t peer, dlc_tag tag,
                                const void *buffer, size_t bytes,
@@ -127,7 +123,7 @@ static dlc_status failing_send(void *context, int32_t peer, dlc_tag tag,
 }
 
 /* A failure is reported by the call that makes progress; the thread's by the next. */
-START_TEST(fails) {
+TEST_EACH(fails, 2) {
     pair p;
     uint64_t handle = 0;
     open_pair(&p, _i ? MOST : 0);
@@ -142,30 +138,12 @@ START_TEST(fails) {
     ck_assert_str_eq(dlc_detail(), "rank 0 has left");
     close_pair(&p);
 }
-END_TEST
 
 /* The largest number of a user does not reach the next user's tags. */
-START_TEST(tags) {
+TEST(tags) {
     dlc_tag last = dlc_tag_of(DLC_TAG_STAGE_TENSOR, UINT64_MAX >> 1);
     ck_assert_uint_lt(last, dlc_tag_of(DLC_TAG_SHARD, 0));
     ck_assert_uint_eq(last >> DLC_TAG_NUMBER_BITS, DLC_TAG_STAGE_TENSOR_LAST);
     ck_assert_uint_eq(dlc_tag_of(DLC_TAG_SHARD, (UINT64_C(1) << 48) - 1) + 1,
                       dlc_tag_of((dlc_tag_user)(DLC_TAG_SHARD_LAST + 1), 0));
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("progress_engine");
-    TCase *tests = tcase_create("progress_engine");
-    tcase_add_loop_test(tests, any_order, 0, 2);
-    tcase_add_test(tests, an_old_transfer);
-    tcase_add_test(tests, too_many_for_a_thread);
-    tcase_add_loop_test(tests, fails, 0, 2);
-    tcase_add_test(tests, tags);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -2,7 +2,6 @@
  * chosen (support/fake_net.h): whether messages arrive early, late, in parts or last,
  * the bits are the same and no rank hangs; and ranks that disagree about the size of an
  * exchange get an error. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +16,7 @@
 #include "support/plugins.h"
 #include "support/reference.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 
 enum { MOST_RANKS = 5, SEEDS = SANITIZED ? 2 : 12 };
 
@@ -141,7 +141,9 @@ static void collectives_body(test_rank *rank, void *context) {
     dlc_free(buffer);
 }
 
-START_TEST(collectives) {
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(collectives, NET_SCHEDULES *(MOST_RANKS - 1)) {
     net_schedule schedule = (net_schedule)(_i % NET_SCHEDULES);
     int seeds = schedule == NET_RANDOM || schedule == NET_STARVED ? SEEDS : 1;
     open_plugins();
@@ -151,9 +153,8 @@ START_TEST(collectives) {
                     seed);
     plugins_close();
 }
-END_TEST
 
-START_TEST(collectives_of_two_levels) {
+TEST_EACH(collectives_of_two_levels, NET_SCHEDULES) {
     static const int layouts[][MOST_RANKS] = {{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 1}};
     open_plugins();
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
@@ -163,7 +164,6 @@ START_TEST(collectives_of_two_levels) {
                         seed);
     plugins_close();
 }
-END_TEST
 
 /* On a busy machine a rank may not run for so long that the net goes on without it. */
 static net_result run_unhurried(uint64_t seed) {
@@ -174,7 +174,7 @@ static net_result run_unhurried(uint64_t seed) {
 }
 
 /* A seed determines the schedule, so that a failure can be reproduced. */
-START_TEST(seeds_are_reproducible) {
+TEST(seeds_are_reproducible) {
     open_plugins();
     net_result one = run_unhurried(5);
     net_result again = run_unhurried(5);
@@ -184,7 +184,6 @@ START_TEST(seeds_are_reproducible) {
     ck_assert_uint_ne(one.trace, other.trace);
     plugins_close();
 }
-END_TEST
 
 /* ---- The fake itself --------------------------------------------------------------
  */
@@ -231,7 +230,7 @@ static void early_write_body(test_rank *rank, void *context) {
     ops->close(endpoint);
 }
 
-START_TEST(fake_detects_misuse) {
+TEST(fake_detects_misuse) {
     open_plugins();
     net_result deadlock = fake_net_run(2, NET_RANDOM, 1, deadlock_body, NULL);
     ck_assert_int_eq(deadlock.deadlocked, 1);
@@ -243,7 +242,6 @@ START_TEST(fake_detects_misuse) {
     expect_good(fake_net_run(2, NET_EARLY, 1, early_write_body, NULL), 0);
     plugins_close();
 }
-END_TEST
 
 /* ---- The exchange -----------------------------------------------------------------
  */
@@ -319,7 +317,7 @@ static void training_body(test_rank *rank, void *context) {
     dlc_free(t.weights);
 }
 
-START_TEST(exchange) {
+TEST_EACH(exchange, NET_SCHEDULES *MODES) {
     net_schedule schedule = (net_schedule)(_i % NET_SCHEDULES);
     int mode = _i / NET_SCHEDULES;
     open_plugins();
@@ -330,7 +328,6 @@ START_TEST(exchange) {
                 seed);
     plugins_close();
 }
-END_TEST
 
 /* ---- P2P channels
  * --------------------------------------------------------------------
@@ -412,7 +409,7 @@ static void p2p_body(test_rank *rank, void *context) {
     dlc_free(slots);
 }
 
-START_TEST(p2p_channels) {
+TEST_EACH(p2p_channels, NET_SCHEDULES) {
     open_plugins();
     for (int ranks = 2; ranks < 5; ranks++)
         for (int seed = 0; seed < (_i == NET_RANDOM ? SEEDS : 1); seed++)
@@ -421,7 +418,6 @@ START_TEST(p2p_channels) {
                 seed);
     plugins_close();
 }
-END_TEST
 
 /* ---- Ranks that disagree about the count
  * ----------------------------------------------------
@@ -505,7 +501,7 @@ static void run_mismatch(net_schedule schedule, int ranks, mismatch u) {
         ck_assert(at.status[r] == DLC_ERR_CONFIG || at.status[r] == DLC_ERR_PEER);
 }
 
-START_TEST(mismatched_counts) {
+TEST_EACH(mismatched_counts, NET_SCHEDULES *CALLS) {
     open_plugins();
     for (size_t i = 0; i < PAIRS; i++)
         for (int ranks = 2; ranks < 4; ranks++)
@@ -516,24 +512,4 @@ START_TEST(mismatched_counts) {
                                         .one = pairs[i][1],
                                         .odd = odd});
     plugins_close();
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("schedules");
-    TCase *tests = tcase_create("schedules");
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, fake_detects_misuse);
-    tcase_add_test(tests, seeds_are_reproducible);
-    tcase_add_loop_test(tests, collectives, 0, NET_SCHEDULES * (MOST_RANKS - 1));
-    tcase_add_loop_test(tests, collectives_of_two_levels, 0, NET_SCHEDULES);
-    tcase_add_loop_test(tests, exchange, 0, NET_SCHEDULES * MODES);
-    tcase_add_loop_test(tests, p2p_channels, 0, NET_SCHEDULES);
-    tcase_add_loop_test(tests, mismatched_counts, 0, NET_SCHEDULES * CALLS);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

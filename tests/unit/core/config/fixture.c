@@ -126,14 +126,3 @@ void check_report(dlc_problems *problems, const char *what, const char *place,
     ck_assert_msg(strchr(lines, '\n') == lines + strlen(lines) - 1, "%s: %s", what,
                   lines);
 }
-
-int run_case(const char *name, TCase *tcase) {
-    Suite *suite = suite_create(name);
-    tcase_add_checked_fixture(tcase, folder_setup, folder_teardown);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}

@@ -36,7 +36,4 @@ dlc_status report(dlc_problems *problems, char *lines, size_t room);
 void check_report(dlc_problems *problems, const char *what, const char *place,
                   const char *phrase);
 
-/* Runs a suite of one case; returns the exit code. */
-int run_case(const char *name, TCase *tcase);
-
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "fixture.h"
+#include "support/test.h"
 
 typedef struct bad_case {
     const char *text;
@@ -116,16 +117,17 @@ static const bad_case texts[] = {
     {"[a]\nweight_filler = xavier()\n", "net.ini:2", "write xavier"},
 };
 
-START_TEST(each_mistake_is_reported_with_its_line) {
+TEST_SETTINGS(.setup = folder_setup, .teardown = folder_teardown);
+
+TEST_EACH(each_mistake_is_reported_with_its_line, COUNT(texts)) {
     const bad_case *bad = &texts[_i];
     dlc_problems problems = {0};
     write_text("net.ini", bad->text);
     ck_assert_int_eq(check_net(NULL, 0, &problems), DLC_OK);
     check_report(&problems, bad->text, bad->place, bad->phrase);
 }
-END_TEST
 
-START_TEST(a_line_too_long_is_reported) {
+TEST(a_line_too_long_is_reported) {
     char text[3000];
     dlc_problems problems = {0};
     snprintf(text, sizeof text, "[a]\nbias = yes\nnote = %0*d\nratio = 1\n", 1000, 7);
@@ -138,7 +140,6 @@ START_TEST(a_line_too_long_is_reported) {
     ck_assert_int_eq(check_net(NULL, 0, &problems), DLC_OK);
     check_report(&problems, "long line", "net.ini:2", "1101 bytes in one line");
 }
-END_TEST
 
 static const struct {
     const char *set, *phrase;
@@ -167,16 +168,15 @@ static const struct {
     {"conv1.note=\xff", "not UTF-8"},
 };
 
-START_TEST(each_mistake_of_set_is_reported) {
+TEST_EACH(each_mistake_of_set_is_reported, COUNT(sets)) {
     dlc_problems problems = {0};
     write_text("net.ini", "[conv1]\nbias = yes\n");
     const char *const one[] = {sets[_i].set};
     ck_assert_int_eq(check_net(one, 1, &problems), DLC_OK);
     check_report(&problems, sets[_i].set, "--set", sets[_i].phrase);
 }
-END_TEST
 
-START_TEST(long_texts_are_cut_in_messages) {
+TEST(long_texts_are_cut_in_messages) {
     char text[2000], lines[4096];
     dlc_problems problems = {0};
     write_text("net.ini", "[conv1]\n");
@@ -193,9 +193,8 @@ START_TEST(long_texts_are_cut_in_messages) {
     snprintf(text, sizeof text, "num_output: \"%059d...\" is not a whole number\n", 0);
     ck_assert_msg(strstr(lines, text) != NULL, "%s", lines);
 }
-END_TEST
 
-START_TEST(set_fixes_a_mistake_of_the_file) {
+TEST(set_fixes_a_mistake_of_the_file) {
     static const char *const mend[] = {"solver.base_lr=0.1"};
     dlc_problems problems = {0};
     write_text("net.ini", "[solver]\nseed = 1\n");
@@ -203,9 +202,8 @@ START_TEST(set_fixes_a_mistake_of_the_file) {
     ck_assert_uint_eq(problems.errors, 0);
     dlc_problems_free(&problems);
 }
-END_TEST
 
-START_TEST(set_is_checked_where_the_file_was_broken) {
+TEST(set_is_checked_where_the_file_was_broken) {
     static const char *const bad_set[] = {"a.bias=ja"};
     dlc_problems problems = {0};
     char lines[1024];
@@ -215,9 +213,8 @@ START_TEST(set_is_checked_where_the_file_was_broken) {
     ck_assert_str_eq(dlc_detail(), "2 mistakes in net.ini");
     ck_assert_ptr_nonnull(strstr(lines, "error: --set: [a] bias: \"ja\" is neither"));
 }
-END_TEST
 
-START_TEST(all_mistakes_are_reported_in_the_order_of_the_file) {
+TEST(all_mistakes_are_reported_in_the_order_of_the_file) {
     static const char *const bad_set[] = {"a.ratio=7"};
     dlc_problems problems = {0};
     char lines[4096];
@@ -249,9 +246,8 @@ START_TEST(all_mistakes_are_reported_in_the_order_of_the_file) {
     }
     ck_assert_str_eq(line, "");
 }
-END_TEST
 
-START_TEST(an_invalid_line_hides_no_other_mistakes) {
+TEST(an_invalid_line_hides_no_other_mistakes) {
     /* base_lr may well be in line 2: one mistake, not two. */
     dlc_problems problems = {0};
     write_text("net.ini", "[solver]\nbase_lr 0.1\n");
@@ -261,9 +257,8 @@ START_TEST(an_invalid_line_hides_no_other_mistakes) {
     ck_assert_int_eq(check_net(NULL, 0, &problems), DLC_OK);
     check_report(&problems, "broken value", "net.ini:2", "inside the value");
 }
-END_TEST
 
-START_TEST(many_mistakes_are_counted) {
+TEST(many_mistakes_are_counted) {
     char text[40000] = "[a]\n", lines[16384];
     size_t length = strlen(text);
     for (int i = 0; i < 1500; i++)
@@ -281,9 +276,8 @@ START_TEST(many_mistakes_are_counted) {
     ck_assert_ptr_null(strstr(lines, "net.ini:52: "));
     ck_assert_ptr_nonnull(strstr(lines, "error: ... and 1450 more\n"));
 }
-END_TEST
 
-START_TEST(callers_add_mistakes) {
+TEST(callers_add_mistakes) {
     dlc_problems problems = {0};
     dlc_config *config = NULL;
     char lines[1024];
@@ -306,22 +300,4 @@ START_TEST(callers_add_mistakes) {
     ck_assert_int_eq(report(&problems, lines, sizeof lines), DLC_OK);
     ck_assert_str_eq(lines, "");
     dlc_config_free(config);
-}
-END_TEST
-
-int main(void) {
-    TCase *tcase = tcase_create("bad");
-    tcase_add_loop_test(tcase, each_mistake_is_reported_with_its_line, 0,
-                        sizeof texts / sizeof texts[0]);
-    tcase_add_test(tcase, a_line_too_long_is_reported);
-    tcase_add_loop_test(tcase, each_mistake_of_set_is_reported, 0,
-                        sizeof sets / sizeof sets[0]);
-    tcase_add_test(tcase, long_texts_are_cut_in_messages);
-    tcase_add_test(tcase, set_fixes_a_mistake_of_the_file);
-    tcase_add_test(tcase, set_is_checked_where_the_file_was_broken);
-    tcase_add_test(tcase, all_mistakes_are_reported_in_the_order_of_the_file);
-    tcase_add_test(tcase, an_invalid_line_hides_no_other_mistakes);
-    tcase_add_test(tcase, many_mistakes_are_counted);
-    tcase_add_test(tcase, callers_add_mistakes);
-    return run_case("config.bad", tcase);
 }

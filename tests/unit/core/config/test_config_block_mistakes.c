@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "fixture.h"
+#include "support/test.h"
 
 typedef struct bad_case {
     const char *text;
@@ -159,14 +160,15 @@ static const bad_case texts[] = {
     {P "[u]\nblock = p\nhello\n", "net.ini:7", "no '=' in \"hello\""},
 };
 
-START_TEST(each_mistake_is_reported_once) {
+TEST_SETTINGS(.setup = folder_setup, .teardown = folder_teardown);
+
+TEST_EACH(each_mistake_is_reported_once, COUNT(texts)) {
     const bad_case *bad = &texts[_i];
     dlc_problems problems = {0};
     write_text("net.ini", bad->text);
     ck_assert_msg(check_net(NULL, 0, &problems) == DLC_OK, "%s", dlc_detail());
     check_report(&problems, bad->text, bad->place, bad->phrase);
 }
-END_TEST
 
 static const struct {
     const char *set, *place, *phrase;
@@ -184,16 +186,15 @@ static const struct {
     {"block p.params=w", "--set", "\"block p\" has a character other than"},
 };
 
-START_TEST(each_mistake_of_set_is_reported_once) {
+TEST_EACH(each_mistake_of_set_is_reported_once, COUNT(sets)) {
     dlc_problems problems = {0};
     write_text("net.ini", "[block p]\nparams = w\n[p.x]\nnum_output = $w\n" UP);
     const char *const one[] = {sets[_i].set};
     ck_assert_int_eq(check_net(one, 1, &problems), DLC_OK);
     check_report(&problems, sets[_i].set, sets[_i].place, sets[_i].phrase);
 }
-END_TEST
 
-START_TEST(values_that_grow_too_long_are_reported) {
+TEST(values_that_grow_too_long_are_reported) {
     char text[4000];
     dlc_problems problems = {0};
     /* 100 bytes, ten times, and a little more. */
@@ -211,10 +212,9 @@ START_TEST(values_that_grow_too_long_are_reported) {
     check_report(&problems, "long name", "net.ini:6",
                  "a layer of it gets a name of more than 120 characters");
 }
-END_TEST
 
 /* The input doubles with every block. */
-START_TEST(inputs_that_grow_too_long_are_reported) {
+TEST(inputs_that_grow_too_long_are_reported) {
     dlc_problems problems = {0};
     dlc_text text = {0};
     char lines[8192];
@@ -231,10 +231,9 @@ START_TEST(inputs_that_grow_too_long_are_reported) {
         strstr(lines, "input: more than 1000 bytes once the block is expanded"), "%s",
         lines);
 }
-END_TEST
 
 /* One mistake in each line with a comment that says so. */
-START_TEST(all_mistakes_in_one_run) {
+TEST(all_mistakes_in_one_run) {
     char lines[8192];
     dlc_problems problems = {0};
     write_text("net.ini", "[block a]\n"          /* 1 */
@@ -265,17 +264,4 @@ START_TEST(all_mistakes_in_one_run) {
         at = strstr(at, places[i]);
         ck_assert_msg(at != NULL, "%s not in its place in\n%s", places[i], lines);
     }
-}
-END_TEST
-
-int main(void) {
-    TCase *tcase = tcase_create("block_mistakes");
-    tcase_add_loop_test(tcase, each_mistake_is_reported_once, 0,
-                        (int)(sizeof texts / sizeof *texts));
-    tcase_add_loop_test(tcase, each_mistake_of_set_is_reported_once, 0,
-                        (int)(sizeof sets / sizeof *sets));
-    tcase_add_test(tcase, values_that_grow_too_long_are_reported);
-    tcase_add_test(tcase, inputs_that_grow_too_long_are_reported);
-    tcase_add_test(tcase, all_mistakes_in_one_run);
-    return run_case("config.block_mistakes", tcase);
 }

@@ -6,6 +6,7 @@
 #include "config/internal.h"
 #include "fixture.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 
 static dlc_config *load_with(const char *text, const char *const *sets, size_t nsets) {
     dlc_problems problems = {0};
@@ -66,7 +67,9 @@ static void check_group(const dlc_config *config, const char *name, const char *
     "[conv_relu.relu]\n" \
     "type = relu\n"
 
-START_TEST(a_use_is_replaced_by_its_layers) {
+TEST_SETTINGS(.timeout = 60, .setup = folder_setup, .teardown = folder_teardown);
+
+TEST(a_use_is_replaced_by_its_layers) {
     dlc_config *config = load("[net]\nname = x\n" CONV_RELU "\n[stem]\n"
                               "block = conv_relu\n"
                               "width = 64\n"
@@ -96,26 +99,23 @@ START_TEST(a_use_is_replaced_by_its_layers) {
     ck_assert_str_eq(dlc_section_name(layer), "stem.conv");
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(a_value_may_hold_several_parameters) {
+TEST(a_value_may_hold_several_parameters) {
     dlc_config *config = load("[block b]\nparams = a, b_2\n"
                               "[b.x]\nnote = $a$b_2-$a.$b_2, $a\n"
                               "[u]\nblock = b\na = 1\nb_2 = \"\"\n");
     check_value(config, "u.x", "note", "1-1., 1");
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(a_block_may_have_no_parameters) {
+TEST(a_block_may_have_no_parameters) {
     dlc_config *config = load("[block b]\n[b.x]\ntype = relu\n"
                               "[block]\ntype = relu\n[u]\nblock = b\n");
     check_names(config, "block u.x ");
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(inputs_are_the_blocks_own_layers_first) {
+TEST(inputs_are_the_blocks_own_layers_first) {
     dlc_config *config = load("[conv]\ntype = x\n"
                               "[block b]\n"
                               "[b.conv]\ninput = in\n"
@@ -137,9 +137,8 @@ START_TEST(inputs_are_the_blocks_own_layers_first) {
     check_value(config, "last", "input", "u, w");
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(the_first_layer_reads_what_the_use_was_given) {
+TEST(the_first_layer_reads_what_the_use_was_given) {
     dlc_config *config = load("[a]\ntype = x\n"
                               "[block b]\n[b.x]\ntype = x\n[b.y]\ntype = x\n"
                               "[block c]\n[c.x]\nblock = b\n[c.y]\nblock = b\n"
@@ -152,9 +151,8 @@ START_TEST(the_first_layer_reads_what_the_use_was_given) {
     check_group(config, "u.y", "u.y.x", "u.y.y", 1);
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(copies_read_one_another) {
+TEST(copies_read_one_another) {
     dlc_config *config = load("[block b]\n"
                               "[b.x]\ntype = x\n"
                               "[b.sum]\ninput = x, in\n"
@@ -175,9 +173,8 @@ START_TEST(copies_read_one_another) {
     check_group(config, "v", "v.1.x", "v.1.sum", 0);
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(blocks_use_blocks_above) {
+TEST(blocks_use_blocks_above) {
     dlc_config *config = load(CONV_RELU "[block stage]\n"
                                         "params = width, depth\n"
                                         "[stage.conv]\n"
@@ -208,9 +205,8 @@ START_TEST(blocks_use_blocks_above) {
     check_group(config, "w.2.conv", "w.2.conv.1.conv", "w.2.conv.1.relu", 0);
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(groups_are_found_by_their_whole_name) {
+TEST(groups_are_found_by_their_whole_name) {
     dlc_config *config = load("[block b]\n[b.x]\ntype = x\n[uv]\nblock = b\n");
     ck_assert_ptr_nonnull(dlc_config_find_group(config, "uvw", 2));
     ck_assert_ptr_null(dlc_config_find_group(config, "uvw", 3));
@@ -219,9 +215,8 @@ START_TEST(groups_are_found_by_their_whole_name) {
     ck_assert_ptr_null(dlc_config_group(config, 1));
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(set_reaches_uses_blocks_and_layers) {
+TEST(set_reaches_uses_blocks_and_layers) {
     static const char *const sets[] = {
         "u.width=8", /* a parameter of a use */
         "u.pad=2",
@@ -247,9 +242,8 @@ START_TEST(set_reaches_uses_blocks_and_layers) {
     ck_assert_int_eq(dlc_section_key_line(conv, "num_output"), DLC_LINE_SET);
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(an_unused_block_is_reported) {
+TEST(an_unused_block_is_reported) {
     dlc_problems problems = {0};
     dlc_config *config = NULL;
     char lines[4096];
@@ -265,10 +259,9 @@ START_TEST(an_unused_block_is_reported) {
     ck_assert_str_eq(lines, "warning: net.ini:4: block b is not used\n");
     dlc_config_free(config);
 }
-END_TEST
 
 /* The largest allowed number, and one more. */
-START_TEST(the_size_after_expansion_is_limited) {
+TEST(the_size_after_expansion_is_limited) {
     dlc_problems problems = {0};
     dlc_config *config = NULL;
     const char *text = "[block a]\n[a.x]\ntype = x\n"
@@ -285,7 +278,6 @@ START_TEST(the_size_after_expansion_is_limited) {
     ck_assert_uint_eq(config->count, 1000);
     dlc_config_free(config);
 }
-END_TEST
 
 /* Returns a net.ini that uses a block of 9 layers with 19 keys each 100 times, with a
  * section of so many keys before or after it. */
@@ -311,7 +303,9 @@ static const char *with_keys(size_t keys, int before) {
 }
 
 /* Expanded entries count like those in the file: exactly as many as allowed fit. */
-START_TEST(the_last_entry_that_fits) {
+TEST(the_last_entry_that_fits) {
+    if (under_valgrind())
+        return; /* a hundred thousand lines */
     for (int before = 0; before < 2; before++) {
         dlc_problems problems = {0};
         dlc_config *config = load(with_keys(1, before));
@@ -331,24 +325,4 @@ START_TEST(the_last_entry_that_fits) {
         ck_assert_ptr_nonnull(strstr(dlc_detail(), before ? "[u]" : "[more]"));
         dlc_problems_free(&problems);
     }
-}
-END_TEST
-
-int main(void) {
-    TCase *tcase = tcase_create("blocks");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, a_use_is_replaced_by_its_layers);
-    tcase_add_test(tcase, a_value_may_hold_several_parameters);
-    tcase_add_test(tcase, a_block_may_have_no_parameters);
-    tcase_add_test(tcase, inputs_are_the_blocks_own_layers_first);
-    tcase_add_test(tcase, the_first_layer_reads_what_the_use_was_given);
-    tcase_add_test(tcase, copies_read_one_another);
-    tcase_add_test(tcase, blocks_use_blocks_above);
-    tcase_add_test(tcase, groups_are_found_by_their_whole_name);
-    tcase_add_test(tcase, set_reaches_uses_blocks_and_layers);
-    tcase_add_test(tcase, an_unused_block_is_reported);
-    tcase_add_test(tcase, the_size_after_expansion_is_limited);
-    if (!under_valgrind()) /* a hundred thousand lines */
-        tcase_add_test(tcase, the_last_entry_that_fits);
-    return run_case("config.blocks", tcase);
 }

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "config/internal.h"
 #include "fixture.h"
+#include "support/test.h"
 
 static const char good[] = "\xef\xbb\xbf# A net \xe2\x80\x94 for tests\r\n"
                            "[net]\n"
@@ -88,12 +89,13 @@ static dlc_status check_bytes(const char *bytes, size_t length) {
     return rc;
 }
 
-START_TEST(the_good_file_passes) {
+TEST_SETTINGS(.timeout = 60, .setup = folder_setup, .teardown = folder_teardown);
+
+TEST_EACH(the_good_file_passes, GOODS) {
     ck_assert_int_eq(check_bytes(goods[_i].text, goods[_i].length), DLC_OK);
 }
-END_TEST
 
-START_TEST(cut_at_every_byte) {
+TEST_EACH(cut_at_every_byte, GOODS) {
     size_t passed = 0;
     for (size_t length = 0; length < goods[_i].length; length++)
         passed += check_bytes(goods[_i].text, length) == DLC_OK;
@@ -101,9 +103,8 @@ START_TEST(cut_at_every_byte) {
     ck_assert_uint_gt(passed, 10);
     ck_assert_uint_lt(passed, goods[_i].length / 2);
 }
-END_TEST
 
-START_TEST(flipped_at_every_bit) {
+TEST_EACH(flipped_at_every_bit, GOODS) {
     char bytes[sizeof good + sizeof good_blocks];
     size_t refused = 0, length = goods[_i].length;
     memcpy(bytes, goods[_i].text, length);
@@ -114,7 +115,6 @@ START_TEST(flipped_at_every_bit) {
     }
     ck_assert_uint_gt(refused, 8 * length / 4);
 }
-END_TEST
 
 /* ---- Two readers ---- */
 
@@ -152,7 +152,7 @@ static void make_random_lines(dlc_random *random, dlc_text *text) {
     ck_assert_int_eq(dlc_text_status(text), DLC_OK);
 }
 
-START_TEST(iniparser_reads_the_same) {
+TEST(iniparser_reads_the_same) {
     dlc_random random = dlc_random_make(7, 0);
     size_t passed = 0;
     for (int i = 0; i < 10000; i++) {
@@ -175,10 +175,9 @@ START_TEST(iniparser_reads_the_same) {
     }
     ck_assert_uint_gt(passed, 1000);
 }
-END_TEST
 
 /* Random combinations of blocks: many are invalid, and each gets a result. */
-START_TEST(random_blocks_get_a_result) {
+TEST(random_blocks_get_a_result) {
     static const char *const sections[] = {"[block a]", "[a.x]", "[a.y]",   "[block b]",
                                            "[b.x]",     "[b.y]", "[u]",     "[u.x]",
                                            "[v]",       "[v.1]", "[train]", "[a]"};
@@ -205,7 +204,6 @@ START_TEST(random_blocks_get_a_result) {
     }
     ck_assert_uint_gt(passed, 20);
 }
-END_TEST
 
 /* Tests the comparison: iniparser gets other bytes than were scanned. */
 static void differ(const char *scanned, const char *given, const char *phrase) {
@@ -223,7 +221,7 @@ static void differ(const char *scanned, const char *given, const char *phrase) {
     dlc_config_free(config);
 }
 
-START_TEST(a_difference_is_reported) {
+TEST(a_difference_is_reported) {
     differ("[a]\nk = 1\n", "[a]\nk = 2\n",
            "net.ini:2: [a] k: \"1\" here, but iniparser reads \"2\"");
     differ("[a]\nk = 1\n", "[a]\nj = 1\n",
@@ -236,11 +234,10 @@ START_TEST(a_difference_is_reported) {
            "net.ini: 1 sections here, but iniparser reads 2");
     differ("[a]\nk = 1\n", "[a\nk\n", "net.ini: iniparser rejects it: ");
 }
-END_TEST
 
 /* iniparser gets a large file in parts, which begin anywhere: every key is compared,
  * and no difference is seen where none is. */
-START_TEST(every_part_is_compared) {
+TEST(every_part_is_compared) {
     enum { SECTIONS = 700, MANY = 900, EVERY = 37, ROOM = 64 };
     static const char same[] = "same = yes\n";
     dlc_text text = {0};
@@ -274,7 +271,6 @@ START_TEST(every_part_is_compared) {
     dlc_config_free(config);
     dlc_text_free(&text);
 }
-END_TEST
 
 /* ---- Memory ---- */
 
@@ -302,20 +298,18 @@ static void fail_allocations(const char *text, const char *const *sets, size_t n
     ck_assert_uint_gt(needed, 50);
 }
 
-START_TEST(every_allocation_may_fail) {
+TEST(every_allocation_may_fail) {
     static const char *const sets[] = {"conv1.bias=no", "train.note=x", "net.note=y"};
     fail_allocations(good, sets, 3, DLC_OK);
 }
-END_TEST
 
-START_TEST(every_allocation_may_fail_with_blocks) {
+TEST(every_allocation_may_fail_with_blocks) {
     static const char *const sets[] = {"stem.width=8", "body.2.sum.bias=no",
                                        "conv.relu.note=x"};
     fail_allocations(good_blocks, sets, 3, DLC_OK);
 }
-END_TEST
 
-START_TEST(every_allocation_may_fail_with_mistakes_in_blocks) {
+TEST(every_allocation_may_fail_with_mistakes_in_blocks) {
     fail_allocations("[block a]\n"
                      "params = width, 1 2, width\n"
                      "[a.x]\n"
@@ -337,9 +331,8 @@ START_TEST(every_allocation_may_fail_with_mistakes_in_blocks) {
                      "[a.q]\n",
                      NULL, 0, DLC_ERR_CONFIG);
 }
-END_TEST
 
-START_TEST(every_allocation_may_fail_with_mistakes) {
+TEST(every_allocation_may_fail_with_mistakes) {
     static const char *const sets[] = {"conv2.bias=no", "conv1.bais=1", "x"};
     fail_allocations("[net]\n"
                      "note 1\n"
@@ -354,9 +347,8 @@ START_TEST(every_allocation_may_fail_with_mistakes) {
                      "weight_filler = xaver\n",
                      sets, 3, DLC_ERR_CONFIG);
 }
-END_TEST
 
-START_TEST(a_mistake_that_cannot_be_stored_is_a_failure) {
+TEST(a_mistake_that_cannot_be_stored_is_a_failure) {
     write_text("net.ini", "[a]\nhello\n");
     dlc_status rc = DLC_ERR_NOMEM;
     for (size_t n = 1; rc != DLC_OK; n++) {
@@ -369,9 +361,8 @@ START_TEST(a_mistake_that_cannot_be_stored_is_a_failure) {
         dlc_problems_free(&problems);
     }
 }
-END_TEST
 
-START_TEST(a_report_without_memory_is_a_failure) {
+TEST(a_report_without_memory_is_a_failure) {
     dlc_problems problems = {0};
     char lines[1024];
     dlc_memory_fail_at(1);
@@ -382,24 +373,4 @@ START_TEST(a_report_without_memory_is_a_failure) {
     dlc_problems_add(&problems, NULL, DLC_LINE_FILE, "wrong");
     dlc_memory_fail_at(0);
     ck_assert_int_eq(report(&problems, lines, sizeof lines), DLC_ERR_NOMEM);
-}
-END_TEST
-
-int main(void) {
-    TCase *tcase = tcase_create("faults");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, the_good_file_passes, 0, GOODS);
-    tcase_add_loop_test(tcase, cut_at_every_byte, 0, GOODS);
-    tcase_add_loop_test(tcase, flipped_at_every_bit, 0, GOODS);
-    tcase_add_test(tcase, iniparser_reads_the_same);
-    tcase_add_test(tcase, every_part_is_compared);
-    tcase_add_test(tcase, a_difference_is_reported);
-    tcase_add_test(tcase, every_allocation_may_fail);
-    tcase_add_test(tcase, every_allocation_may_fail_with_mistakes);
-    tcase_add_test(tcase, every_allocation_may_fail_with_blocks);
-    tcase_add_test(tcase, every_allocation_may_fail_with_mistakes_in_blocks);
-    tcase_add_test(tcase, random_blocks_get_a_result);
-    tcase_add_test(tcase, a_mistake_that_cannot_be_stored_is_a_failure);
-    tcase_add_test(tcase, a_report_without_memory_is_a_failure);
-    return run_case("config.faults", tcase);
 }

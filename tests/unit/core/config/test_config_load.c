@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "config/internal.h"
 #include "fixture.h"
+#include "support/test.h"
 
 static dlc_config *load_with(const char *const *sets, size_t nsets) {
     dlc_problems problems = {0};
@@ -33,7 +34,9 @@ static const char *value(const dlc_config *config, const char *section,
     return dlc_section_value(found, key);
 }
 
-START_TEST(sections_and_keys_keep_their_order_and_lines) {
+TEST_SETTINGS(.setup = folder_setup, .teardown = folder_teardown);
+
+TEST(sections_and_keys_keep_their_order_and_lines) {
     dlc_config *config = load("# a comment\n"
                               "[net]\n"
                               "name = lenet\n"
@@ -70,9 +73,8 @@ START_TEST(sections_and_keys_keep_their_order_and_lines) {
     ck_assert_str_eq(dlc_config_name(config), "net.ini");
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(values_lose_blanks_quotes_and_comments_only) {
+TEST(values_lose_blanks_quotes_and_comments_only) {
     static const struct {
         const char *line, *value;
     } cases[] = {
@@ -103,9 +105,8 @@ START_TEST(values_lose_blanks_quotes_and_comments_only) {
         dlc_config_free(config);
     }
 }
-END_TEST
 
-START_TEST(windows_files_are_read) {
+TEST(windows_files_are_read) {
     dlc_config *config = load("\xef\xbb\xbf[net]\r\nname = lenet\r\n\r\n[a]\r\n"
                               "type = \"x\"\r\nlast = 1\r");
     ck_assert_str_eq(value(config, "net", "name"), "lenet");
@@ -114,18 +115,16 @@ START_TEST(windows_files_are_read) {
     ck_assert_int_eq(dlc_section_line(dlc_config_find(config, "a")), 4);
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(the_longest_line_is_read) {
+TEST(the_longest_line_is_read) {
     char text[2000];
     snprintf(text, sizeof text, "[s]\nk = %0*d\n", DLC_CONFIG_LINE - 4, 7);
     dlc_config *config = load(text);
     ck_assert_uint_eq(strlen(value(config, "s", "k")), DLC_CONFIG_LINE - 4);
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(set_replaces_adds_and_opens) {
+TEST(set_replaces_adds_and_opens) {
     static const char *const sets[] = {"solver.base_lr=0.5",  "data.test.batch = 7",
                                        "conv1.bias=no",       "train.note=a=b;c#d",
                                        "train.empty=\"\"",    "conv1.bias=yes",
@@ -145,9 +144,8 @@ START_TEST(set_replaces_adds_and_opens) {
     ck_assert_int_eq(dlc_section_line(dlc_config_find(config, "train")), DLC_LINE_SET);
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(set_works_without_a_file) {
+TEST(set_works_without_a_file) {
     static const char *const sets[] = {"train.note=x"};
     dlc_problems problems = {0};
     dlc_config *config = NULL;
@@ -158,7 +156,6 @@ START_TEST(set_works_without_a_file) {
     ck_assert_uint_eq(problems.errors, 0);
     dlc_config_free(config);
 }
-END_TEST
 
 /* ---- Files with nothing to look at ---- */
 
@@ -173,7 +170,7 @@ static void refused(const char *path, const char *phrase) {
     ck_assert_uint_eq(problems.errors, 0);
 }
 
-START_TEST(files_that_are_not_text_are_refused) {
+TEST(files_that_are_not_text_are_refused) {
     refused("none.ini", "No such file");
     ck_assert_int_eq(mkdir("folder", 0777), 0);
     refused("folder", "a folder");
@@ -201,9 +198,8 @@ START_TEST(files_that_are_not_text_are_refused) {
     dlc_free(many);
     refused("many.ini", "more than 20000 sections and keys");
 }
-END_TEST
 
-START_TEST(unreadable_files_are_refused) {
+TEST(unreadable_files_are_refused) {
     write_text("secret.ini", "[net]\n");
     ck_assert_int_eq(chmod("secret.ini", 0), 0);
     if (access("secret.ini", R_OK) == 0)
@@ -218,9 +214,8 @@ START_TEST(unreadable_files_are_refused) {
     ck_assert_msg(strstr(dlc_detail(), "Permission denied") != NULL, "%s",
                   dlc_detail());
 }
-END_TEST
 
-START_TEST(utf8_is_checked_exactly) {
+TEST(utf8_is_checked_exactly) {
     static const struct {
         const char *bytes;
         size_t good;
@@ -249,19 +244,4 @@ START_TEST(utf8_is_checked_exactly) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         ck_assert_uint_eq(dlc_utf8_check(cases[i].bytes, strlen(cases[i].bytes)),
                           cases[i].good);
-}
-END_TEST
-
-int main(void) {
-    TCase *tcase = tcase_create("load");
-    tcase_add_test(tcase, sections_and_keys_keep_their_order_and_lines);
-    tcase_add_test(tcase, values_lose_blanks_quotes_and_comments_only);
-    tcase_add_test(tcase, windows_files_are_read);
-    tcase_add_test(tcase, the_longest_line_is_read);
-    tcase_add_test(tcase, set_replaces_adds_and_opens);
-    tcase_add_test(tcase, set_works_without_a_file);
-    tcase_add_test(tcase, files_that_are_not_text_are_refused);
-    tcase_add_test(tcase, unreadable_files_are_refused);
-    tcase_add_test(tcase, utf8_is_checked_exactly);
-    return run_case("config.load", tcase);
 }

@@ -4,8 +4,11 @@
 
 #include "base/status.h"
 #include "fixture.h"
+#include "support/test.h"
 
-START_TEST(good_tables_pass) {
+TEST_SETTINGS(.setup = folder_setup, .teardown = folder_teardown);
+
+TEST(good_tables_pass) {
     ck_assert_int_eq(dlc_options_check(NULL), DLC_OK);
     ck_assert_int_eq(dlc_options_check(core_table), DLC_OK);
     ck_assert_int_eq(dlc_options_check(layer_table), DLC_OK);
@@ -19,7 +22,6 @@ START_TEST(good_tables_pass) {
     static const dlc_option empty[] = {DLC_OPTIONS_END};
     ck_assert_int_eq(dlc_options_check(empty), DLC_OK);
 }
-END_TEST
 
 static const struct bad_table {
     dlc_option rows[3];
@@ -57,14 +59,13 @@ static const struct bad_table {
      "\"\" is not a whole number"},
 };
 
-START_TEST(bad_tables_are_refused) {
+TEST_EACH(bad_tables_are_refused, COUNT(bad_tables)) {
     ck_assert_int_eq(dlc_options_check(bad_tables[_i].rows), DLC_ERR_PLUGIN);
     ck_assert_msg(strstr(dlc_detail(), bad_tables[_i].detail) != NULL, "%s",
                   dlc_detail());
 }
-END_TEST
 
-START_TEST(rows_of_a_wrong_size_are_refused) {
+TEST(rows_of_a_wrong_size_are_refused) {
     static const uint32_t sizes[] = {0,
                                      4,
                                      8,
@@ -78,9 +79,8 @@ START_TEST(rows_of_a_wrong_size_are_refused) {
         ck_assert_ptr_nonnull(strstr(dlc_detail(), "row 1 has the wrong size"));
     }
 }
-END_TEST
 
-START_TEST(help_describes_the_table) {
+TEST(help_describes_the_table) {
     static const dlc_option table[] = {
         DLC_INT_REQUIRED("num_output", 1, 65536, "Channels it writes"),
         DLC_FLOAT("staleness", "0", 0, INFINITY, "Clocks that a read may lag"),
@@ -120,9 +120,8 @@ START_TEST(help_describes_the_table) {
         "                       Adds a number a channel\n");
     dlc_text_free(&text);
 }
-END_TEST
 
-START_TEST(every_type_has_a_description) {
+TEST(every_type_has_a_description) {
     for (const dlc_option *row = layer_table; row->name; row = DLC_NEXT(row)) {
         dlc_text text = {0};
         dlc_option_takes(row, &text);
@@ -130,9 +129,8 @@ START_TEST(every_type_has_a_description) {
         dlc_text_free(&text);
     }
 }
-END_TEST
 
-START_TEST(fillers_are_parsed) {
+TEST(fillers_are_parsed) {
     static const struct {
         const char *text;
         dlc_filler filler;
@@ -156,9 +154,8 @@ START_TEST(fillers_are_parsed) {
         ck_assert_double_eq(filler.b, cases[i].filler.b);
     }
 }
-END_TEST
 
-START_TEST(bad_fillers_are_refused) {
+TEST(bad_fillers_are_refused) {
     static const char *const cases[] = {
         "",
         "gauss(1)",
@@ -191,18 +188,4 @@ START_TEST(bad_fillers_are_refused) {
                       cases[i]);
         ck_assert_double_eq(filler.a, 7);
     }
-}
-END_TEST
-
-int main(void) {
-    TCase *tcase = tcase_create("options");
-    tcase_add_test(tcase, good_tables_pass);
-    tcase_add_loop_test(tcase, bad_tables_are_refused, 0,
-                        sizeof bad_tables / sizeof bad_tables[0]);
-    tcase_add_test(tcase, rows_of_a_wrong_size_are_refused);
-    tcase_add_test(tcase, help_describes_the_table);
-    tcase_add_test(tcase, every_type_has_a_description);
-    tcase_add_test(tcase, fillers_are_parsed);
-    tcase_add_test(tcase, bad_fillers_are_refused);
-    return run_case("config.options", tcase);
 }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "fixture.h"
+#include "support/test.h"
 
 /* Loads `path` and makes one section's settings without a mistake. */
 static dlc_settings *make(const char *path, const char *section,
@@ -35,7 +36,9 @@ static dlc_settings *make_layer(const char *text) {
     return make("net.ini", "a", tables, 1, NULL, 0);
 }
 
-START_TEST(each_type_is_read) {
+TEST_SETTINGS(.setup = folder_setup, .teardown = folder_teardown);
+
+TEST(each_type_is_read) {
     dlc_settings *s = make_layer("[a]\n"
                                  "num_output = +0042\n"
                                  "ratio = 2.5e-1\n"
@@ -71,9 +74,8 @@ START_TEST(each_type_is_read) {
     ck_assert_uint_eq(dlc_settings_get_floats(s, "mean", NULL), 3);
     dlc_settings_free(s);
 }
-END_TEST
 
-START_TEST(each_default_is_there) {
+TEST(each_default_is_there) {
     dlc_settings *s = make_layer("\n\n[a]\nratio = 1\n");
     ck_assert_int_eq(dlc_settings_get_int(s, "num_output"), 10);
     ck_assert_int_eq(dlc_settings_get_bool(s, "bias"), 1);
@@ -100,9 +102,8 @@ START_TEST(each_default_is_there) {
     ck_assert_int_eq(dlc_settings_line(s, "bias"), 3);
     dlc_settings_free(s);
 }
-END_TEST
 
-START_TEST(every_bool_is_read) {
+TEST(every_bool_is_read) {
     static const struct {
         const char *text;
         int value;
@@ -116,9 +117,8 @@ START_TEST(every_bool_is_read) {
         dlc_settings_free(s);
     }
 }
-END_TEST
 
-START_TEST(numbers_reach_their_limits) {
+TEST(numbers_reach_their_limits) {
     static const dlc_option table[] = {
         DLC_INT("low", NULL, -INFINITY, INFINITY, "Help"),
         DLC_INT("high", NULL, -INFINITY, INFINITY, "Help"),
@@ -147,9 +147,8 @@ START_TEST(numbers_reach_their_limits) {
     ck_assert_int_eq(dlc_settings_get_int(s, "most"), (int64_t)8589934591 << 30);
     dlc_settings_free(s);
 }
-END_TEST
 
-START_TEST(ranges_include_their_limits) {
+TEST(ranges_include_their_limits) {
     dlc_settings *s = make_layer("[a]\nnum_output = 1\nratio = 0\nmean = -255, 255\n");
     ck_assert_int_eq(dlc_settings_get_int(s, "num_output"), 1);
     ck_assert_double_eq(dlc_settings_get_float(s, "ratio"), 0);
@@ -160,9 +159,8 @@ START_TEST(ranges_include_their_limits) {
     ck_assert_int_eq(dlc_settings_get_int(s, "bucket"), 4096);
     dlc_settings_free(s);
 }
-END_TEST
 
-START_TEST(a_locale_with_commas_changes_nothing) {
+TEST(a_locale_with_commas_changes_nothing) {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8"};
     for (size_t i = 0; i < 3 && !setlocale(LC_ALL, names[i]); i++)
         ;
@@ -171,9 +169,8 @@ START_TEST(a_locale_with_commas_changes_nothing) {
     dlc_settings_free(s);
     setlocale(LC_ALL, "C");
 }
-END_TEST
 
-START_TEST(paths_are_relative_to_their_source) {
+TEST(paths_are_relative_to_their_source) {
     static const dlc_option table[] = {
         DLC_PATH("train", NULL, "Help"), DLC_PATH("test", NULL, "Help"),
         DLC_PATH("home", NULL, "Help"),  DLC_PATH("mean", "mean.bin", "Help"),
@@ -202,9 +199,8 @@ START_TEST(paths_are_relative_to_their_source) {
     ck_assert_str_eq(dlc_settings_get_string(s, "train"), "img/x");
     dlc_settings_free(s);
 }
-END_TEST
 
-START_TEST(the_first_of_two_tables_wins) {
+TEST(the_first_of_two_tables_wins) {
     static const dlc_option first[] = {
         DLC_STRING("type", "none", "Help"),
         DLC_INT("size", "3", 1, 5, "Help"),
@@ -237,9 +233,8 @@ START_TEST(the_first_of_two_tables_wins) {
     }
     dlc_settings_free(s);
 }
-END_TEST
 
-START_TEST(tables_are_walked_by_the_size_of_their_rows) {
+TEST(tables_are_walked_by_the_size_of_their_rows) {
     /* Rows as a plugin of a later version might have them. */
     struct later {
         dlc_option option;
@@ -260,9 +255,8 @@ START_TEST(tables_are_walked_by_the_size_of_their_rows) {
     ck_assert_int_eq(dlc_settings_get_int(s, "two"), 5);
     dlc_settings_free(s);
 }
-END_TEST
 
-START_TEST(an_absent_section_has_defaults) {
+TEST(an_absent_section_has_defaults) {
     static const dlc_option *const tables[] = {layer_table};
     write_text("net.ini", "[b]\n");
     dlc_settings *s = make("net.ini", "a", tables, 1, NULL, 0);
@@ -277,9 +271,8 @@ START_TEST(an_absent_section_has_defaults) {
     ck_assert_uint_eq(problems.errors, 0);
     dlc_settings_free(s);
 }
-END_TEST
 
-START_TEST(an_absent_section_misses_what_is_required) {
+TEST(an_absent_section_misses_what_is_required) {
     static const dlc_option *const tables[] = {solver_table};
     dlc_problems problems = {0};
     dlc_config *config = NULL;
@@ -296,9 +289,8 @@ START_TEST(an_absent_section_misses_what_is_required) {
     dlc_settings_free(s);
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(without_a_table_no_key_is_valid) {
+TEST(without_a_table_no_key_is_valid) {
     dlc_problems problems = {0};
     dlc_config *config = NULL;
     dlc_settings *s = NULL;
@@ -314,9 +306,8 @@ START_TEST(without_a_table_no_key_is_valid) {
     dlc_settings_free(s);
     dlc_config_free(config);
 }
-END_TEST
 
-START_TEST(a_wrong_table_is_the_plugins_mistake) {
+TEST(a_wrong_table_is_the_plugins_mistake) {
     static const dlc_option table[] = {
         DLC_INT("size", "0", 1, 5, "Help"),
         DLC_OPTIONS_END,
@@ -330,9 +321,8 @@ START_TEST(a_wrong_table_is_the_plugins_mistake) {
     ck_assert_str_eq(dlc_detail(),
                      "option size: its default: 0 is out of range: 1 .. 5");
 }
-END_TEST
 
-START_TEST(unknown_options_are_logged) {
+TEST(unknown_options_are_logged) {
     dlc_settings *s = make_layer("[a]\nratio = 0.1\n");
     ck_assert_int_eq(dlc_log_file_open("log.json"), DLC_OK);
     ck_assert_int_eq(dlc_settings_get_int(s, "ratio"), 0);
@@ -363,24 +353,4 @@ START_TEST(unknown_options_are_logged) {
     for (const char *at = text; (at = strstr(at, "\"level\":\"error\"")); at++)
         lines++;
     ck_assert_uint_eq(lines, 11); /* every getter above except dlc_settings_text */
-}
-END_TEST
-
-int main(void) {
-    TCase *tcase = tcase_create("settings");
-    tcase_add_test(tcase, each_type_is_read);
-    tcase_add_test(tcase, each_default_is_there);
-    tcase_add_test(tcase, every_bool_is_read);
-    tcase_add_test(tcase, numbers_reach_their_limits);
-    tcase_add_test(tcase, ranges_include_their_limits);
-    tcase_add_test(tcase, a_locale_with_commas_changes_nothing);
-    tcase_add_test(tcase, paths_are_relative_to_their_source);
-    tcase_add_test(tcase, the_first_of_two_tables_wins);
-    tcase_add_test(tcase, tables_are_walked_by_the_size_of_their_rows);
-    tcase_add_test(tcase, an_absent_section_has_defaults);
-    tcase_add_test(tcase, an_absent_section_misses_what_is_required);
-    tcase_add_test(tcase, without_a_table_no_key_is_valid);
-    tcase_add_test(tcase, a_wrong_table_is_the_plugins_mistake);
-    tcase_add_test(tcase, unknown_options_are_logged);
-    return run_case("config.settings", tcase);
 }

@@ -1,11 +1,10 @@
 /* Tests the ring of batches of a feed: batches come in order, stay valid while they are
  * held, and can be found by a seek. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "numbered.h"
+#include "support/test.h"
 
 #define BATCH 6
 #define ITERATIONS 30
@@ -43,9 +42,11 @@ static void check_batch(const dlc_batch *batch, int64_t iteration) {
     ck_assert_mem_eq(batch->data, expected_data[iteration], sizeof expected_data[0]);
 }
 
+TEST_SETTINGS(.timeout = 30);
+
 /* Seeks randomly, both while batches are ready and while one is being made; one thread
  * and several give the same. */
-START_TEST(seek_is_sequential) {
+TEST_EACH(seek_is_sequential, 3) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = mirrored_args(&source);
     args.prefetch = 1 + _i;
@@ -67,9 +68,8 @@ START_TEST(seek_is_sequential) {
     dlc_feed_close(feed);
     ck_assert_int_eq(source.collision, 0);
 }
-END_TEST
 
-START_TEST(seek_to_where_it_is) {
+TEST(seek_to_where_it_is) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = numbered_args(&source, BATCH);
     dlc_feed *feed = feeds_open(&args);
@@ -81,9 +81,8 @@ START_TEST(seek_to_where_it_is) {
     ck_assert_int_le(source.reads,
                      (10 + args.prefetch) * BATCH); /* no batch was made twice */
 }
-END_TEST
 
-START_TEST(far_away) {
+TEST(far_away) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = numbered_args(&source, BATCH);
     dlc_feed *feed = feeds_open(&args);
@@ -96,11 +95,10 @@ START_TEST(far_away) {
     ck_assert_int_eq(feeds_next(feed).iteration, far + 2);
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* No more is read than fits; a batch that is held does not change while others are
  * made. */
-START_TEST(held_and_bounded) {
+TEST_EACH(held_and_bounded, 3) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = mirrored_args(&source);
     args.prefetch = 1 + _i;
@@ -121,10 +119,9 @@ START_TEST(held_and_bounded) {
     check_batch(&batch, 3);
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* A pass that was interrupted can begin again; the next pass begins automatically. */
-START_TEST(passes_of_a_test) {
+TEST(passes_of_a_test) {
     struct dlc_source source = {.samples = 10};
     dlc_feed_args args = numbered_args(&source, 4);
     args.test = 1;
@@ -145,9 +142,8 @@ START_TEST(passes_of_a_test) {
     dlc_feed_close(feed);
     ck_assert_int_le(source.reads, (2 + args.prefetch + 1 + 9 + args.prefetch) * 4);
 }
-END_TEST
 
-START_TEST(no_samples_for_this_rank) {
+TEST(no_samples_for_this_rank) {
     struct dlc_source source = {.samples = 1};
     dlc_feed_args args = numbered_args(&source, 4);
     dlc_batch batch;
@@ -160,10 +156,9 @@ START_TEST(no_samples_for_this_rank) {
     dlc_feed_close(feed);
     ck_assert_int_eq(source.reads, 0);
 }
-END_TEST
 
 /* Nobody waits for batches that a seek drops, or for those of a feed that is closed. */
-START_TEST(dropped_at_once) {
+TEST_EACH(dropped_at_once, 2) {
     enum { MANY = 4000, LOADED = MANY / 4 };
     struct dlc_source source = {.samples = 17, .slow = 1};
     dlc_feed_args args = numbered_args(&source, MANY);
@@ -175,9 +170,8 @@ START_TEST(dropped_at_once) {
     dlc_feed_close(feed);
     ck_assert_int_lt(source.reads, LOADED);
 }
-END_TEST
 
-START_TEST(opened_and_closed) {
+TEST(opened_and_closed) {
     for (int i = 0; i < 200; i++) {
         struct dlc_source source = {.samples = 17};
         dlc_feed_args args = numbered_args(&source, BATCH);
@@ -187,25 +181,4 @@ START_TEST(opened_and_closed) {
         dlc_feed_close(feed);
     }
     dlc_feed_close(NULL);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("feed.batches");
-    TCase *tcase = tcase_create("batches");
-    tcase_set_timeout(tcase, 30);
-    tcase_add_loop_test(tcase, seek_is_sequential, 0, 3);
-    tcase_add_test(tcase, seek_to_where_it_is);
-    tcase_add_test(tcase, far_away);
-    tcase_add_loop_test(tcase, held_and_bounded, 0, 3);
-    tcase_add_test(tcase, passes_of_a_test);
-    tcase_add_test(tcase, no_samples_for_this_rank);
-    tcase_add_loop_test(tcase, dropped_at_once, 0, 2);
-    tcase_add_test(tcase, opened_and_closed);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,7 +1,6 @@
 /* Tests boxes around objects on their way from a source to a batch
  * (core/data/load_fields.c, boxes.c): images of different sizes, different numbers of
  * boxes, ranks, threads, and boxes that are wrong. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "feeds.h"
 #include "listed.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { SAMPLES = 21, BATCH = 6, SIDE = 24, MOST = 4, CLASSES = 3 };
 enum { IMAGE, BOXES, FIELDS };
@@ -164,7 +164,7 @@ static void check_rows(const dlc_source *source, int64_t sample, const float *ro
 
 /* The boxes of each sample, and then rows that are not used. In the samples that fill
  * up the last batch no class is a class, though no loss reads them. */
-START_TEST(each_sample) {
+TEST_EACH(each_sample, 4) {
     dlc_source source = source_of(_i);
     dlc_feed_args args = args_of(&source, "resize(24)");
     args.test = 1;
@@ -185,13 +185,12 @@ START_TEST(each_sample) {
     }
     dlc_feed_close(feed);
 }
-END_TEST
 
 static const char moves[] =
     "rotate(20), random_resized_crop(16, scale=(0.3, 1)), mirror, random_crop(12)";
 
 /* Three ranks, with 0 to 2 threads, have the boxes that one has. */
-START_TEST(ranks_and_threads) {
+TEST(ranks_and_threads) {
     static const int64_t first[] = {0, 2, 3, BATCH};
     const size_t each = MOST * DLC_BOX_VALUES * sizeof(float);
     dlc_source source = source_of(3);
@@ -222,10 +221,9 @@ START_TEST(ranks_and_threads) {
         dlc_feed_close(rank[r]);
     dlc_feed_close(alone);
 }
-END_TEST
 
 /* A stage of a pipeline that does not read the images has the same boxes. */
-START_TEST(without_reading_images) {
+TEST_EACH(without_reading_images, 4) {
     dlc_source source = source_of(_i);
     dlc_feed_args args = args_of(&source, moves), labels = args;
     labels.fields.unread = 1u << IMAGE;
@@ -238,10 +236,9 @@ START_TEST(without_reading_images) {
     dlc_feed_close(whole);
     dlc_feed_close(stage);
 }
-END_TEST
 
 /* Less must be left of a box where more is asked for. */
-START_TEST(min_visibility) {
+TEST(min_visibility) {
     dlc_source source = source_of(0);
     int used[2] = {0, 0};
     for (int i = 0; i < 2; i++) {
@@ -258,7 +255,6 @@ START_TEST(min_visibility) {
     ck_assert_int_gt(used[0], 0);
     ck_assert_int_eq(used[1], 0); /* a crop has at most 64 of 400 pixels */
 }
-END_TEST
 
 /* ---- Mistakes ---------------------------------------------------------------- */
 
@@ -283,7 +279,7 @@ static const struct {
 enum { MISTAKES = sizeof mistakes / sizeof *mistakes };
 
 /* The message has the file, the sample and the row. */
-START_TEST(wrong_boxes) {
+TEST_EACH(wrong_boxes, MISTAKES) {
     dlc_source source = source_of(3);
     source.wrong = mistakes[_i].value;
     source.value = mistakes[_i].wrong;
@@ -296,11 +292,10 @@ START_TEST(wrong_boxes) {
     ck_contains(dlc_detail(), mistakes[_i].detail);
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* A box that reaches beyond the image, on any side, is the part in it, of which all is
  * visible; one that only touches it is outside. */
-START_TEST(beyond_the_image) {
+TEST_EACH(beyond_the_image, 2) {
     static const struct {
         int32_t value;
         float by, outside, end;
@@ -333,10 +328,9 @@ START_TEST(beyond_the_image) {
         source.outside = 0;
     }
 }
-END_TEST
 
 /* Which classes there are may not be known. */
-START_TEST(any_class) {
+TEST(any_class) {
     dlc_source source = source_of(2);
     source.wrong = DLC_BOX_CLASS;
     source.value = 70000;
@@ -352,9 +346,8 @@ START_TEST(any_class) {
     ck_assert_int_eq(dlc_feed_next(feed, &batch), DLC_ERR_DATA);
     dlc_feed_close(feed);
 }
-END_TEST
 
-START_TEST(refused) {
+TEST(refused) {
     dlc_source source = source_of(0);
     dlc_feed_args args = args_of(&source, "");
     dlc_feed *feed = NULL;
@@ -374,24 +367,4 @@ START_TEST(refused) {
     source.columns = DLC_BOX_VALUES - 1;
     ck_assert_int_eq(dlc_feed_open(&args, &feed), DLC_ERR_PLUGIN);
     ck_contains(dlc_detail(), "field boxes has an invalid type or");
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, each_sample, 0, 4);
-    tcase_add_test(tests, ranks_and_threads);
-    tcase_add_loop_test(tests, without_reading_images, 0, 4);
-    tcase_add_test(tests, min_visibility);
-    tcase_add_loop_test(tests, wrong_boxes, 0, MISTAKES);
-    tcase_add_loop_test(tests, beyond_the_image, 0, 2);
-    tcase_add_test(tests, any_class);
-    tcase_add_test(tests, refused);
-    Suite *suite = suite_create("feed boxes");
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,11 +1,10 @@
 /* Tests feeds that keep bytes: after the conversion by the device, batches are bitwise
  * identical to those that the feed converts itself. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "numbered.h"
+#include "support/test.h"
 
 #define BATCH 6
 #define MOST (BATCH * 2 * 7 * 8)
@@ -47,7 +46,9 @@ static size_t floats_of(const dlc_feed *feed, const dlc_batch *batch, float *to)
     return count;
 }
 
-START_TEST(become_the_same_floats) {
+TEST_SETTINGS(.timeout = 30);
+
+TEST_EACH(become_the_same_floats, 2 * COUNT(ways)) {
     int way = _i / 2, threads = _i % 2 * 3;
     struct dlc_source source = {.samples = 17}, other = {.samples = 17};
     dlc_feed_args args = args_of(&source, way, threads);
@@ -68,10 +69,9 @@ START_TEST(become_the_same_floats) {
     dlc_feed_close(kept);
     ck_assert_int_eq(other.collision, 0);
 }
-END_TEST
 
 /* Plain samples are read several at once, by any number of threads. */
-START_TEST(are_read_in_runs) {
+TEST_EACH(are_read_in_runs, 4) {
     enum { MANY = 60, BATCHES = 5 };
     struct dlc_source source = {.samples = 17, .classes = 17};
     dlc_feed_args args = numbered_args(&source, MANY);
@@ -91,10 +91,9 @@ START_TEST(are_read_in_runs) {
     ck_assert_int_lt(source.reads, (BATCHES + args.prefetch) * MANY / 10);
     ck_assert_int_eq(source.collision, 0);
 }
-END_TEST
 
 /* It has no effect on a source of floats. */
-START_TEST(only_of_a_source_of_bytes) {
+TEST(only_of_a_source_of_bytes) {
     dlc_data_info info = {.samples = 17, .shape = {3, {2, 3, 4}}, .dtype = DLC_F32};
     struct dlc_source source = {.info = &info};
     dlc_feed_args args = numbered_args(&source, BATCH);
@@ -104,11 +103,10 @@ START_TEST(only_of_a_source_of_bytes) {
     feeds_next(feed);
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* A quarter of the memory of floats; and no separate buffer if the source reads
  * directly into the batch. */
-START_TEST(take_less_memory) {
+TEST_EACH(take_less_memory, COUNT(ways)) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = args_of(&source, _i, 1);
     args.shuffle = 0;
@@ -121,10 +119,9 @@ START_TEST(take_less_memory) {
     ck_assert_uint_eq(floats, 3 * batch_of_floats + one);
     ck_assert_uint_eq(bytes, 3 * batch + (ways[_i].as_read ? 0 : one));
 }
-END_TEST
 
 /* More batches are kept ready if they are small: the limit is in bytes. */
-START_TEST(more_are_kept_ready) {
+TEST(more_are_kept_ready) {
     dlc_data_info info = {
         .samples = 17, .shape = {3, {3, 1000, 1000}}, .dtype = DLC_U8};
     struct dlc_source source = {.info = &info};
@@ -136,23 +133,4 @@ START_TEST(more_are_kept_ready) {
     args.keep_bytes = 1;
     ck_assert_int_eq(dlc_feed_bytes(&args, &bytes, &batch), DLC_OK);
     ck_assert_uint_eq(bytes / batch, 3 + 1);
-}
-END_TEST
-
-int main(void) {
-    enum { WAYS = sizeof ways / sizeof *ways };
-    Suite *suite = suite_create("feed.bytes");
-    TCase *tcase = tcase_create("bytes");
-    tcase_set_timeout(tcase, 30);
-    tcase_add_loop_test(tcase, become_the_same_floats, 0, 2 * WAYS);
-    tcase_add_loop_test(tcase, are_read_in_runs, 0, 4);
-    tcase_add_test(tcase, only_of_a_source_of_bytes);
-    tcase_add_loop_test(tcase, take_less_memory, 0, WAYS);
-    tcase_add_test(tcase, more_are_kept_ready);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,17 +1,18 @@
 /* Tests feeds whose source fails or describes itself wrongly, invalid arguments, and
  * failing allocations. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "numbered.h"
 #include "support/scratch.h"
+#include "support/test.h"
+
+TEST_SETTINGS(.timeout = 30);
 
 /* Batches before the failed one are still returned; then every call returns its error.
  */
-START_TEST(a_read_fails) {
+TEST_EACH(a_read_fails, 5) {
     struct dlc_source source = {.samples = 17, .fail_read = 3 * 5 + 1};
     dlc_feed_args args = numbered_args(&source, 5);
     dlc_batch batch;
@@ -27,16 +28,14 @@ START_TEST(a_read_fails) {
     ck_assert_int_eq(source.reads, 4 * 5); /* no batch after the failed one */
     dlc_feed_close(feed);
 }
-END_TEST
 
-START_TEST(never_read_after_a_failure) {
+TEST(never_read_after_a_failure) {
     struct dlc_source source = {.samples = 17, .fail_read = 1};
     dlc_feed_args args = numbered_args(&source, 5);
     dlc_feed_close(feeds_open(&args));
 }
-END_TEST
 
-START_TEST(labels_out_of_range) {
+TEST_EACH(labels_out_of_range, 2) {
     struct dlc_source source = {.samples = 17, .classes = 16};
     dlc_feed_args args = numbered_args(&source, 5);
     args.keep_bytes = _i;
@@ -50,7 +49,6 @@ START_TEST(labels_out_of_range) {
                 "sample 16 has label 16, but the source has classes 0 to 15");
     dlc_feed_close(feed);
 }
-END_TEST
 
 static const dlc_data_info nonsense[] = {
     {.samples = 0, .shape = {3, {2, 3, 4}}, .dtype = DLC_U8},
@@ -63,7 +61,7 @@ static const dlc_data_info nonsense[] = {
     {.samples = 1, .shape = {3, {1, 1 << 30, INT64_C(1) << 32}}, .dtype = DLC_U8},
 };
 
-START_TEST(an_invalid_source) {
+TEST_EACH(an_invalid_source, COUNT(nonsense)) {
     dlc_data_info info = nonsense[_i];
     struct dlc_source source = {.info = &info};
     dlc_feed_args args = numbered_args(&source, 5);
@@ -72,7 +70,6 @@ START_TEST(an_invalid_source) {
     ck_assert_ptr_null(feed);
     ck_contains(dlc_detail(), "describes invalid samples");
 }
-END_TEST
 
 static void refused(dlc_feed_args args) {
     dlc_feed *feed = NULL;
@@ -81,7 +78,7 @@ static void refused(dlc_feed_args args) {
     ck_contains(dlc_detail(), "invalid arguments");
 }
 
-START_TEST(wrong_arguments) {
+TEST(wrong_arguments) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args good = numbered_args(&source, 5), args;
     args = good, args.count = 0, refused(args);
@@ -94,9 +91,8 @@ START_TEST(wrong_arguments) {
     args = good, args.rank = -1, refused(args);
     args = good, args.ranks = 0, refused(args);
 }
-END_TEST
 
-START_TEST(settings_that_do_not_fit) {
+TEST(settings_that_do_not_fit) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = numbered_args(&source, 5);
     dlc_feed *feed = NULL;
@@ -104,9 +100,8 @@ START_TEST(settings_that_do_not_fit) {
     ck_assert_int_eq(dlc_feed_open(&args, &feed), DLC_ERR_CONFIG);
     ck_assert_ptr_null(feed);
 }
-END_TEST
 
-START_TEST(no_memory) {
+TEST(no_memory) {
     dlc_status status = DLC_ERR_NOMEM;
     size_t n = 1;
     for (; status != DLC_OK; n++) {
@@ -124,25 +119,4 @@ START_TEST(no_memory) {
         dlc_feed_close(feed);
     }
     ck_assert_uint_gt(n, 5);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("feed.faults");
-    TCase *tcase = tcase_create("faults");
-    tcase_set_timeout(tcase, 30);
-    tcase_add_loop_test(tcase, a_read_fails, 0, 5);
-    tcase_add_test(tcase, never_read_after_a_failure);
-    tcase_add_loop_test(tcase, labels_out_of_range, 0, 2);
-    tcase_add_loop_test(tcase, an_invalid_source, 0,
-                        sizeof nonsense / sizeof nonsense[0]);
-    tcase_add_test(tcase, wrong_arguments);
-    tcase_add_test(tcase, settings_that_do_not_fit);
-    tcase_add_test(tcase, no_memory);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

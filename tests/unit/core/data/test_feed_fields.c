@@ -1,8 +1,6 @@
 /* Tests what feeds make of fields of each role (core/data/load_fields.c), masks that
  * follow their images, and samples that are mixed (core/data/mix.c). */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -10,6 +8,7 @@
 #include "fielded.h"
 #include "listed.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { SAMPLES = 23, BATCH = 6, PIXELS = FIELDED_HEIGHT * FIELDED_WIDTH };
 
@@ -47,7 +46,7 @@ static void check_sample(const dlc_batch *batch, int32_t k, int64_t sample) {
 
 /* In a test all fields of all samples come in order; what fills up the last batch does
  * not count in any label. */
-START_TEST(each_role) {
+TEST_EACH(each_role, 3) {
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = fielded_args(&source, BATCH);
     args.test = 1;
@@ -67,11 +66,10 @@ START_TEST(each_role) {
     }
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* What the source does not know counts no more than what fills up a batch, as classes
  * and as their probabilities. */
-START_TEST(unknown_classes) {
+TEST(unknown_classes) {
     struct dlc_source source = {.samples = SAMPLES, .unlabelled = 1};
     dlc_feed_args args = fielded_args(&source, BATCH);
     dlc_feed *feed = feeds_open(&args);
@@ -90,11 +88,10 @@ START_TEST(unknown_classes) {
         ck_assert_float_nan(((const float *)batch.field[DLC_FIELD_LABEL])[i]);
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* A field that the samples do not have is empty, and one that is not read costs
  * nothing; `label` need not be a class. */
-START_TEST(some_fields) {
+TEST(some_fields) {
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = fielded_args(&source, BATCH);
     args.test = 1;
@@ -113,13 +110,12 @@ START_TEST(some_fields) {
     }
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* ---- Masks ------------------------------------------------------------------- */
 
 /* The image has the pixels of the mask, so after any transforms that move pixels, and
  * take the nearest one, it still has. */
-START_TEST(masks_follow) {
+TEST_EACH(masks_follow, 5) {
     static const char *const lists[] = {
         "random_crop(height=5, width=7, padding=2), mirror",
         "rotate(40, nearest), mirror",
@@ -147,10 +143,9 @@ START_TEST(masks_follow) {
     ck_assert_int_eq(seen, (1 << FIELDED_CLASSES) - 1);
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* What changes pixels leaves masks alone, and classes are never averaged. */
-START_TEST(masks_stay_classes) {
+TEST(masks_stay_classes) {
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = fielded_args(&source, BATCH);
     args.transforms = listed_for_good(
@@ -166,9 +161,8 @@ START_TEST(masks_stay_classes) {
     }
     dlc_feed_close(feed);
 }
-END_TEST
 
-START_TEST(another_size) {
+TEST(another_size) {
     struct dlc_source source = {.samples = SAMPLES, .broken_mask = 1};
     dlc_feed_args args = fielded_args(&source, BATCH);
     dlc_feed *feed = NULL;
@@ -181,7 +175,6 @@ START_TEST(another_size) {
     ck_contains(dlc_detail(), "field mask is 5 x 8, but its image is 6 x 8");
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* ---- Mixing ------------------------------------------------------------------ */
 
@@ -214,7 +207,7 @@ static void check_same(dlc_feed *alone, const dlc_batch *all, const dlc_batch *p
 
 /* Ranks that split a batch of an odd number get what one rank gets, bitwise identical,
  * also where a pair is split between ranks, batches or epochs. */
-START_TEST(mixed_ranks) {
+TEST_EACH(mixed_ranks, WAYS) {
     static const int64_t first[] = {0, 2, 5, 7};
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = mixed_args(&source, 7, ways[_i]);
@@ -239,7 +232,6 @@ START_TEST(mixed_ranks) {
         dlc_feed_close(rank[r]);
     dlc_feed_close(alone);
 }
-END_TEST
 
 /* The share of itself that a sample keeps, by the probability of its class. */
 static float share_of(const float *probability, const float *other) {
@@ -256,7 +248,7 @@ static float share_of(const float *probability, const float *other) {
 }
 
 /* Pixels of both add up to those of both before, and probabilities to 1. */
-START_TEST(mixed_pairs) {
+TEST_EACH(mixed_pairs, WAYS) {
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = mixed_args(&source, BATCH, ways[_i]), plain = args;
     plain.mix = (dlc_mix_settings){0, 0};
@@ -285,10 +277,9 @@ START_TEST(mixed_pairs) {
     dlc_feed_close(feed);
     dlc_feed_close(before);
 }
-END_TEST
 
 /* Masks go with the boxes of their images. */
-START_TEST(cut_masks) {
+TEST(cut_masks) {
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = mixed_args(&source, BATCH, ways[1]);
     dlc_feed *feed = feeds_open(&args);
@@ -301,9 +292,8 @@ START_TEST(cut_masks) {
     }
     dlc_feed_close(feed);
 }
-END_TEST
 
-START_TEST(not_mixed) {
+TEST(not_mixed) {
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = mixed_args(&source, BATCH, ways[0]);
     dlc_feed *feed = NULL;
@@ -318,26 +308,4 @@ START_TEST(not_mixed) {
                                      .source = {FIELDED_NUMBERS, FIELDED_LABEL}};
     ck_assert_int_eq(dlc_feed_open(&args, &feed), DLC_ERR_CONFIG);
     ck_contains(dlc_detail(), "parts of images");
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, each_role, 0, 3);
-    tcase_add_test(tests, unknown_classes);
-    tcase_add_test(tests, some_fields);
-    tcase_add_loop_test(tests, masks_follow, 0, 5);
-    tcase_add_test(tests, masks_stay_classes);
-    tcase_add_test(tests, another_size);
-    tcase_add_loop_test(tests, mixed_ranks, 0, WAYS);
-    tcase_add_loop_test(tests, mixed_pairs, 0, WAYS);
-    tcase_add_test(tests, cut_masks);
-    tcase_add_test(tests, not_mixed);
-    Suite *suite = suite_create("feed fields");
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

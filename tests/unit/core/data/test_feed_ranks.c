@@ -1,10 +1,9 @@
 /* Tests how feeds split samples among ranks: together the ranks always get the same
  * samples, however many they are. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "numbered.h"
+#include "support/test.h"
 
 #define RANKS_MAX 5
 #define CROPPED (2 * 2 * 2)
@@ -39,9 +38,11 @@ static int open_ranks(const dlc_feed_args *whole, int ranks, struct dlc_source *
     return opened;
 }
 
+TEST_SETTINGS(.timeout = 30);
+
 /* An iteration of a single rank equals those of all ranks concatenated: labels and
  * transformed values. _i chooses batch and samples. */
-START_TEST(training) {
+TEST_EACH(training, 15) {
     static const int32_t batches[] = {1, 5, 7, 12, 40};
     static const int64_t samples[] = {1, 17, 36};
     int32_t batch = batches[_i % 5];
@@ -73,10 +74,9 @@ START_TEST(training) {
         dlc_feed_close(alone);
     }
 }
-END_TEST
 
 /* The sequence goes through all samples, epoch after epoch, across batches. */
-START_TEST(epochs) {
+TEST(epochs) {
     struct dlc_source source = {.samples = 17};
     dlc_feed_args args = numbered_args(&source, 5);
     dlc_feed *feed = feeds_open(&args);
@@ -98,11 +98,10 @@ START_TEST(epochs) {
     }
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* Without shuffling and transforms samples come in order, with the values of the
  * source. */
-START_TEST(plain_values) {
+TEST(plain_values) {
     struct dlc_source source = {.samples = 7};
     dlc_feed_args args = numbered_args(&source, 3);
     args.shuffle = 0;
@@ -124,11 +123,10 @@ START_TEST(plain_values) {
     }
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* A test uses each sample exactly once over all ranks, and again in the next pass; the
  * padding of the last batch is marked. */
-START_TEST(testing) {
+TEST_EACH(testing, 14) {
     int64_t samples = _i + 1;
     for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
         int seen[2][16] = {{0}};
@@ -164,11 +162,10 @@ START_TEST(testing) {
         }
     }
 }
-END_TEST
 
 /* Batches of 12 in two micro-batches of 6, of which a rank has the third and fourth
  * sample. */
-START_TEST(micro_batches) {
+TEST(micro_batches) {
     struct dlc_source source = {.samples = 100};
     dlc_feed_args args = numbered_args(&source, 4);
     args.shuffle = 0;
@@ -185,10 +182,9 @@ START_TEST(micro_batches) {
     }
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* Tests of 8 samples, 5 at a time, of which a rank has the last two. */
-START_TEST(parts_of_test_batches) {
+TEST(parts_of_test_batches) {
     const int32_t wanted[2][2] = {{3, 4}, {DLC_LABEL_NONE, DLC_LABEL_NONE}};
     struct dlc_source source = {.samples = 8};
     dlc_feed_args args = numbered_args(&source, 2);
@@ -204,23 +200,4 @@ START_TEST(parts_of_test_batches) {
         ck_assert_mem_eq(batch.labels, wanted[i % 2], sizeof wanted[0]);
     }
     dlc_feed_close(feed);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("feed.shares");
-    TCase *tcase = tcase_create("ranks");
-    tcase_set_timeout(tcase, 30);
-    tcase_add_loop_test(tcase, training, 0, 15);
-    tcase_add_test(tcase, epochs);
-    tcase_add_test(tcase, plain_values);
-    tcase_add_loop_test(tcase, testing, 0, 14);
-    tcase_add_test(tcase, micro_batches);
-    tcase_add_test(tcase, parts_of_test_batches);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,12 +1,11 @@
 /* Tests feeds that skip samples that cannot be read, and count how long they are waited
  * for. */
-#include <check.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "base/status.h"
 #include "numbered.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { SAMPLES = 17, BAD_FROM = 12, BAD = SAMPLES - BAD_FROM, BATCH = 5 };
 
@@ -26,9 +25,11 @@ static float value_of(const dlc_batch *batch, int is_bytes, int32_t sample) {
                     : ((const float *)batch->data)[at];
 }
 
+TEST_SETTINGS(.timeout = 30);
+
 /* In training the next good sample takes the place of a bad one; the result does not
  * depend on threads, or on where a run begins. */
-START_TEST(the_next_good_one) {
+TEST_EACH(the_next_good_one, 6) {
     struct dlc_source whole = {.samples = SAMPLES};
     struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
     dlc_feed_args sound = numbered_args(&whole, BATCH);
@@ -51,10 +52,9 @@ START_TEST(the_next_good_one) {
     dlc_feed_close(all);
     dlc_feed_close(feed);
 }
-END_TEST
 
 /* In a test a bad sample counts for nothing. */
-START_TEST(none_in_a_test) {
+TEST_EACH(none_in_a_test, 6) {
     struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
     dlc_feed_args args = skipping(&source, _i);
     args.test = 1;
@@ -70,7 +70,6 @@ START_TEST(none_in_a_test) {
         }
     dlc_feed_close(feed);
 }
-END_TEST
 
 static void fails(dlc_feed *feed, const char *detail) {
     dlc_batch batch;
@@ -82,32 +81,29 @@ static void fails(dlc_feed *feed, const char *detail) {
     dlc_feed_close(feed);
 }
 
-START_TEST(one_too_many) {
+TEST(one_too_many) {
     struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
     dlc_feed_args args = skipping(&source, 0);
     args.max_skipped = BAD - 1;
     fails(feeds_open(&args), "4 samples were skipped before it, and max_skipped");
 }
-END_TEST
 
-START_TEST(all_of_them) {
+TEST(all_of_them) {
     struct dlc_source source = {.samples = SAMPLES, .bad_from = -1};
     dlc_feed_args args = skipping(&source, 0);
     args.max_skipped = SAMPLES;
     fails(feeds_open(&args), "not one of the samples can be read");
 }
-END_TEST
 
-START_TEST(not_unless_asked) {
+TEST(not_unless_asked) {
     struct dlc_source source = {.samples = SAMPLES, .bad_from = BAD_FROM};
     dlc_feed_args args = skipping(&source, 2);
     args.max_skipped = 0;
     fails(feeds_open(&args), "is bad");
 }
-END_TEST
 
 /* Only the time that the caller is blocked counts. */
-START_TEST(waiting) {
+TEST(waiting) {
     struct dlc_source source = {.samples = SAMPLES};
     dlc_feed_args args = numbered_args(&source, BATCH);
     struct timespec pause = {0, 50000000};
@@ -120,23 +116,4 @@ START_TEST(waiting) {
     ck_assert_double_ge(first, 0);
     ck_assert_double_eq(dlc_feed_waited(feed), first); /* it was ready */
     dlc_feed_close(feed);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("feed.skips");
-    TCase *tcase = tcase_create("skips");
-    tcase_set_timeout(tcase, 30);
-    tcase_add_loop_test(tcase, the_next_good_one, 0, 6);
-    tcase_add_loop_test(tcase, none_in_a_test, 0, 6);
-    tcase_add_test(tcase, one_too_many);
-    tcase_add_test(tcase, all_of_them);
-    tcase_add_test(tcase, not_unless_asked);
-    tcase_add_test(tcase, waiting);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,11 +1,11 @@
 /* Tests the endless sequence of samples (core/data/order.c). */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "data/order.h"
 #include "data/permutation.h"
+#include "support/test.h"
 
 #define SAMPLES 37
 
@@ -14,7 +14,7 @@ static void epoch_of(dlc_order *order, int64_t epoch, int64_t *samples) {
         samples[i] = dlc_order_at(order, epoch * SAMPLES + i);
 }
 
-START_TEST(every_epoch_has_every_sample) {
+TEST(every_epoch_has_every_sample) {
     dlc_order order;
     ck_assert_int_eq(dlc_order_open(SAMPLES, 4, 1, 0, &order), DLC_OK);
     int64_t before[SAMPLES] = {0}, now[SAMPLES];
@@ -31,10 +31,9 @@ START_TEST(every_epoch_has_every_sample) {
     }
     dlc_order_close(&order);
 }
-END_TEST
 
 /* Several at once are what single ones are, from anywhere to any later epoch. */
-START_TEST(taken_at_once) {
+TEST_EACH(taken_at_once, 4) {
     dlc_order one, several;
     int64_t index[4 * SAMPLES], window = _i / 2 * 10;
     ck_assert_int_eq(dlc_order_open(SAMPLES, 4, _i % 2, window, &one), DLC_OK);
@@ -47,9 +46,8 @@ START_TEST(taken_at_once) {
     dlc_order_close(&one);
     dlc_order_close(&several);
 }
-END_TEST
 
-START_TEST(depends_on_seed_and_epoch_alone) {
+TEST(depends_on_seed_and_epoch_alone) {
     dlc_order a, b, c;
     int64_t one[SAMPLES], two[SAMPLES];
     ck_assert_int_eq(dlc_order_open(SAMPLES, 4, 1, 0, &a), DLC_OK);
@@ -66,10 +64,9 @@ START_TEST(depends_on_seed_and_epoch_alone) {
     dlc_order_close(&b);
     dlc_order_close(&c);
 }
-END_TEST
 
 /* Each sample is at each position about equally often. */
-START_TEST(evenly_shuffled) {
+TEST(evenly_shuffled) {
     dlc_order order;
     int count[5][5] = {{0}};
     ck_assert_int_eq(dlc_order_open(5, 1, 1, 0, &order), DLC_OK);
@@ -81,10 +78,9 @@ START_TEST(evenly_shuffled) {
     }
     dlc_order_close(&order);
 }
-END_TEST
 
 /* Windows of any size have every sample once an epoch, and depend on nothing else. */
-START_TEST(windows_have_every_sample) {
+TEST(windows_have_every_sample) {
     for (int64_t window = 1; window <= SAMPLES + 1; window++) {
         dlc_order order, other;
         ck_assert_int_eq(dlc_order_open(SAMPLES, 4, 1, window, &order), DLC_OK);
@@ -103,10 +99,9 @@ START_TEST(windows_have_every_sample) {
         dlc_order_close(&other);
     }
 }
-END_TEST
 
 /* A window reads from few places: blocks of a sixteenth of it. */
-START_TEST(windows_read_blocks) {
+TEST(windows_read_blocks) {
     enum { COUNT = 100000, WINDOW = 1600, BLOCK = WINDOW / DLC_ORDER_BLOCKS };
     dlc_order order;
     ck_assert_int_eq(dlc_order_open(COUNT, 4, 1, WINDOW, &order), DLC_OK);
@@ -127,10 +122,9 @@ START_TEST(windows_read_blocks) {
     free(seen);
     dlc_order_close(&order);
 }
-END_TEST
 
 /* Each sample is at each position about equally often. */
-START_TEST(windows_evenly_shuffled) {
+TEST(windows_evenly_shuffled) {
     dlc_order order;
     int count[5][5] = {{0}};
     ck_assert_int_eq(dlc_order_open(5, 1, 1, 2, &order), DLC_OK);
@@ -142,10 +136,9 @@ START_TEST(windows_evenly_shuffled) {
     }
     dlc_order_close(&order);
 }
-END_TEST
 
 /* More samples than fit in memory are permuted without any. */
-START_TEST(huge) {
+TEST(huge) {
     const int64_t samples = INT64_C(1) << 40;
     dlc_order order, windows;
     ck_assert_int_eq(dlc_order_open(samples, 4, 1, 0, &order), DLC_OK);
@@ -167,10 +160,9 @@ START_TEST(huge) {
     dlc_order_close(&order);
     dlc_order_close(&windows);
 }
-END_TEST
 
 /* Permutations of every small number, each even and each of its own. */
-START_TEST(permutations) {
+TEST(permutations) {
     enum { MOST = 40, TIMES = 3000 };
     for (int64_t count = 1; count <= MOST; count++) {
         int64_t seen = 0;
@@ -185,54 +177,27 @@ START_TEST(permutations) {
     for (int i = 0; i < 9; i++)
         ck_assert_int_lt(abs(places[i / 3][i % 3] - TIMES / 3), 150);
 }
-END_TEST
 
-START_TEST(not_shuffled) {
+TEST(not_shuffled) {
     dlc_order order;
     ck_assert_int_eq(dlc_order_open(SAMPLES, 4, 0, 0, &order), DLC_OK);
     for (int64_t position = 0; position < 3 * SAMPLES; position++)
         ck_assert_int_eq(dlc_order_at(&order, position), position % SAMPLES);
     dlc_order_close(&order);
 }
-END_TEST
 
-START_TEST(one_sample) {
+TEST(one_sample) {
     dlc_order order;
     ck_assert_int_eq(dlc_order_open(1, 4, 1, 0, &order), DLC_OK);
     ck_assert_int_eq(dlc_order_at(&order, 0), 0);
     ck_assert_int_eq(dlc_order_at(&order, 100), 0);
     dlc_order_close(&order);
 }
-END_TEST
 
-START_TEST(no_memory) {
+TEST(no_memory) {
     dlc_order order = {0};
     dlc_memory_fail_at(1);
     ck_assert_int_eq(dlc_order_open(SAMPLES, 4, 1, 0, &order), DLC_ERR_NOMEM);
     dlc_memory_fail_at(0);
     dlc_order_close(&order);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.order");
-    TCase *tcase = tcase_create("order");
-    tcase_add_test(tcase, every_epoch_has_every_sample);
-    tcase_add_loop_test(tcase, taken_at_once, 0, 4);
-    tcase_add_test(tcase, depends_on_seed_and_epoch_alone);
-    tcase_add_test(tcase, evenly_shuffled);
-    tcase_add_test(tcase, windows_have_every_sample);
-    tcase_add_test(tcase, windows_read_blocks);
-    tcase_add_test(tcase, windows_evenly_shuffled);
-    tcase_add_test(tcase, huge);
-    tcase_add_test(tcase, permutations);
-    tcase_add_test(tcase, not_shuffled);
-    tcase_add_test(tcase, one_sample);
-    tcase_add_test(tcase, no_memory);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

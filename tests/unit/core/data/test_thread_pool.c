@@ -1,10 +1,10 @@
 /* Tests the thread pool (core/data/thread_pool.c): all parts of all tasks run, each
  * once, and one at a time of each thread. */
-#include <check.h>
 #include <stdatomic.h>
 #include <time.h>
 
 #include "data/thread_pool.h"
+#include "support/test.h"
 
 enum { THREADS = 3, PARTS = 50, TASKS = 2 };
 
@@ -38,7 +38,7 @@ static dlc_thread_pool *opened(int threads) {
 }
 
 /* Tasks overlap; each has ended when it has been waited for. */
-START_TEST(two_tasks) {
+TEST_EACH(two_tasks, THREADS + 1) {
     _Atomic int32_t busy[THREADS] = {0};
     dlc_thread_pool *pool = opened(_i);
     for (int round = 0; round < 20; round++) {
@@ -55,10 +55,9 @@ START_TEST(two_tasks) {
     }
     dlc_thread_pool_close(pool);
 }
-END_TEST
 
 /* A task that is begun and waited for at once, while another one is in flight. */
-START_TEST(one_between) {
+TEST_EACH(one_between, THREADS + 1) {
     _Atomic int32_t busy[THREADS] = {0};
     dlc_thread_pool *pool = opened(_i);
     counted first = {.busy = busy}, between = {.busy = busy};
@@ -69,18 +68,4 @@ START_TEST(one_between) {
     dlc_thread_pool_wait(pool, &task);
     check_counts(&first);
     dlc_thread_pool_close(pool);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("thread_pool");
-    TCase *tcase = tcase_create("thread_pool");
-    tcase_add_loop_test(tcase, two_tasks, 0, THREADS + 1);
-    tcase_add_loop_test(tcase, one_between, 0, THREADS + 1);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,7 +1,6 @@
 /* Tests boxes around objects that follow their image (core/data/transform_boxes.c):
  * against coordinates that were computed by hand, and against masks that the same
  * transforms move. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "base/status.h"
 #include "data/transform.h"
 #include "listed.h"
+#include "support/test.h"
 
 enum { HEIGHT = 6, WIDTH = 8, MOST = 8 };
 
@@ -122,7 +122,7 @@ static const struct {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-START_TEST(by_hand) {
+TEST_EACH(by_hand, CASES) {
     dlc_transforms *list = listed(cases[_i].text);
     dlc_transform_plan plan;
     box out = {0};
@@ -139,10 +139,9 @@ START_TEST(by_hand) {
         check_box(&out, &cases[_i].out);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* One after the other: crop (2, 1), mirror about 2, twice as large. */
-START_TEST(a_list) {
+TEST(a_list) {
     dlc_transforms *list = listed(
         "center_crop(4), mirror(1), color_jitter(0.5), resize(8), cutout(3), normalize(1)");
     const box in[] = {{0, 2, 1, 3, 2}, {1, 0, 0, 8, 6}, {2, 5, 3, 8, 6}};
@@ -155,13 +154,12 @@ START_TEST(a_list) {
         check_box(&out[i], &expected[i]);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* ---- What is left out -------------------------------------------------------- */
 
 /* The crop is x 2 to 6, y 1 to 5. Rows that are not used, and boxes of which too little
  * is left, make room for the next ones. */
-START_TEST(left_out) {
+TEST(left_out) {
     static const box in[] = {
         {0, 0, 1, 4, 5},        /* a half */
         {-1, 3, 3, 4, 4},       /* not used */
@@ -190,11 +188,10 @@ START_TEST(left_out) {
     }
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* The share is that of the box as it was stored, over all transforms: three quarters of
  * two thirds. */
-START_TEST(share_of_the_whole) {
+TEST(share_of_the_whole) {
     dlc_transforms *list = listed("center_crop(height=6, width=6), "
                                   "resize(12), center_crop(height=12, width=8)");
     dlc_transform_plan plan;
@@ -206,7 +203,6 @@ START_TEST(share_of_the_whole) {
     ck_assert_int_eq(apply(list, &plan, 0.51, &in, 1, &out), 0);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* ---- Masks ------------------------------------------------------------------- */
 
@@ -274,7 +270,7 @@ static const struct {
 };
 enum { FOLLOWED = sizeof followed / sizeof *followed };
 
-START_TEST(as_masks) {
+TEST_EACH(as_masks, FOLLOWED) {
     static uint8_t mask[ROWS * COLUMNS];
     static int32_t moved[SIDE_MOST * SIDE_MOST];
     dlc_transforms *list = listed(followed[_i].text);
@@ -306,21 +302,4 @@ START_TEST(as_masks) {
     ck_assert_int_ge(compared, followed[_i].is_exact ? POSITIONS / 3 : 0);
     dlc_transform_scratch_free(&scratch);
     dlc_transforms_free(list);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.transform_boxes");
-    TCase *tcase = tcase_create("boxes");
-    tcase_add_loop_test(tcase, by_hand, 0, CASES);
-    tcase_add_test(tcase, a_list);
-    tcase_add_test(tcase, left_out);
-    tcase_add_test(tcase, share_of_the_whole);
-    tcase_add_loop_test(tcase, as_masks, 0, FOLLOWED);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,6 +1,5 @@
 /* Tests transforms that erase, rotate and combine (core/data/transform_erase.c,
  * transform_rotate.c, affine.c, transform_randaugment.c), the last against Pillow. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "data/transform.h"
 #include "listed.h"
 #include "pillow_image.h"
+#include "support/test.h"
 
 /* ---- Erasing ----------------------------------------------------------------- */
 
@@ -26,7 +26,7 @@ static void check_box(const uint8_t *plane, const dlc_rect *box, int erased) {
         }
 }
 
-START_TEST(erases_the_box) {
+TEST_EACH(erases_the_box, 4) {
     static const struct {
         const char *text;
         int erased;
@@ -52,9 +52,8 @@ START_TEST(erases_the_box) {
     }
     dlc_transforms_free(list);
 }
-END_TEST
 
-START_TEST(noise_has_mean_and_deviation) {
+TEST(noise_has_mean_and_deviation) {
     static uint8_t pixels[SIDE * SIDE], got[SIDE * SIDE];
     dlc_transforms *list = listed(
         "random_erasing(1, scale=(0.5, 0.6), fill=noise), normalize(120, std=20)");
@@ -78,9 +77,8 @@ START_TEST(noise_has_mean_and_deviation) {
     ck_assert_double_eq_tol(sqrt(squares / count - sum / count * sum / count), 20, 1);
     dlc_transforms_free(list);
 }
-END_TEST
 
-START_TEST(erasing_draws) {
+TEST(erasing_draws) {
     dlc_transforms *list = listed(
         "random_erasing(0.25, scale=(0.1, 0.2), ratio=(0.5, 2))");
     int erased = 0;
@@ -100,10 +98,9 @@ START_TEST(erasing_draws) {
     ck_assert_int_lt(abs(erased - 1000), 120);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* The part that a later crop shows has the hole where the whole image has it. */
-START_TEST(hole_moves_with_the_crop) {
+TEST(hole_moves_with_the_crop) {
     static uint8_t pixels[SIDE * SIDE], got[20 * 20];
     dlc_transforms *list = listed("cutout(15, fill=zero), mirror, center_crop(20)");
     dlc_image image = dlc_image_interleaved(pixels, 1, SIDE, SIDE);
@@ -127,11 +124,10 @@ START_TEST(hole_moves_with_the_crop) {
     ck_assert_int_gt(shown, 100);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* ---- Maps -------------------------------------------------------------------- */
 
-START_TEST(quarter_turns) {
+TEST(quarter_turns) {
     uint8_t pixels[3 * 3] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, got[3 * 3];
     dlc_image from = dlc_image_interleaved(pixels, 1, 3, 3),
               to = dlc_image_interleaved(got, 1, 3, 3);
@@ -143,9 +139,8 @@ START_TEST(quarter_turns) {
         ck_assert_mem_eq(got, ((uint8_t[]){9, 8, 7, 6, 5, 4, 3, 2, 1}), 9);
     }
 }
-END_TEST
 
-START_TEST(between_pixels) {
+TEST(between_pixels) {
     uint8_t pixels[2 * 2 * 3] = {0, 10, 20, 100, 110, 120, 200, 0, 0, 100, 80, 40},
                            got[2 * 2 * 3];
     dlc_image from = dlc_image_interleaved(pixels, 3, 2, 2),
@@ -156,9 +151,8 @@ START_TEST(between_pixels) {
     ck_assert_mem_eq(
         got, ((uint8_t[]){100, 50, 45, 50, 48, 40, 75, 20, 10, 25, 20, 10}), 12);
 }
-END_TEST
 
-START_TEST(angles) {
+TEST(angles) {
     dlc_transforms *list = listed("rotate(30)");
     int left = 0, large = 0;
     for (uint64_t position = 0; position < 4000; position++) {
@@ -173,7 +167,6 @@ START_TEST(angles) {
     ck_assert_int_lt(abs(large - 2000), 200);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* ---- rand_augment ------------------------------------------------------------ */
 
@@ -192,7 +185,7 @@ static dlc_image make_image(int number, uint8_t *pixels, uint8_t *tiled) {
     return dlc_image_interleaved(tiled, 3, 3 * PILLOW_HEIGHT, 3 * PILLOW_WIDTH);
 }
 
-START_TEST(changes_as_pillow) {
+TEST_EACH(changes_as_pillow, COUNT(changed)) {
     const struct changed *expected = &changed[_i];
     uint8_t pixels[PILLOW_WIDTH * PILLOW_HEIGHT * 3],
         tiled[9 * PILLOW_WIDTH * PILLOW_HEIGHT * 3],
@@ -220,10 +213,9 @@ START_TEST(changes_as_pillow) {
     dlc_transform_scratch_free(&scratch);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* Every change is drawn as often, with the magnitude of the table and either sign. */
-START_TEST(rand_augment_draws) {
+TEST(rand_augment_draws) {
     dlc_transforms *list = listed("rand_augment(3, magnitude=15)");
     int drawn[14] = {0}, minus = 0;
     for (uint64_t position = 0; position < 4000; position++) {
@@ -244,11 +236,10 @@ START_TEST(rand_augment_draws) {
     ck_assert_int_lt(abs(minus - drawn[5] / 2), 80);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* All kinds one after the other, on sizes down to one pixel: nothing is read outside.
  */
-START_TEST(everything_at_once) {
+TEST(everything_at_once) {
     static uint8_t pixels[40 * 40 * 3], got[40 * 40 * 3];
     dlc_transforms *list = listed(
         "rand_augment(6, 30), mirror, rotate(90), color_jitter(1, 1, 1, 0.5), "
@@ -264,28 +255,4 @@ START_TEST(everything_at_once) {
         listed_apply(list, position, &image, DLC_U8, got);
     }
     dlc_transforms_free(list);
-}
-END_TEST
-
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
-
-int main(void) {
-    Suite *suite = suite_create("data.transform_change");
-    TCase *tcase = tcase_create("change");
-    tcase_add_loop_test(tcase, erases_the_box, 0, 4);
-    tcase_add_test(tcase, noise_has_mean_and_deviation);
-    tcase_add_test(tcase, erasing_draws);
-    tcase_add_test(tcase, hole_moves_with_the_crop);
-    tcase_add_test(tcase, quarter_turns);
-    tcase_add_test(tcase, between_pixels);
-    tcase_add_test(tcase, angles);
-    tcase_add_loop_test(tcase, changes_as_pillow, 0, COUNT(changed));
-    tcase_add_test(tcase, rand_augment_draws);
-    tcase_add_test(tcase, everything_at_once);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,6 +1,5 @@
 /* Tests changes of color (core/data/color.c, transform_color.c) against torchvision's
  * formulas in double precision. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "data/color.h"
 #include "data/transform.h"
 #include "listed.h"
+#include "support/test.h"
 
 enum { HEIGHT = 19, WIDTH = 23, PIXELS = HEIGHT * WIDTH };
 
@@ -131,7 +131,7 @@ static void check_bytes(const uint8_t *got, const pixel *expected) {
 
 /* ---- Tests ------------------------------------------------------------------- */
 
-START_TEST(as_torchvision) {
+TEST_EACH(as_torchvision, 28) {
     static const double factors[] = {0, 0.25, 1, 1.7, -0.5, -0.11, 0.5};
     uint8_t bytes[3 * PIXELS];
     pixel expected[PIXELS];
@@ -148,10 +148,9 @@ START_TEST(as_torchvision) {
     reference[what](expected, factor);
     check_planes((const float(*)[PIXELS])planes, expected);
 }
-END_TEST
 
 /* All four in the order that was drawn, rounded to bytes once. */
-START_TEST(jitter) {
+TEST(jitter) {
     uint8_t bytes[3 * PIXELS], got[3 * PIXELS];
     pixel expected[PIXELS];
     dlc_transforms *list = listed("color_jitter(0.4, 0.3, hue=0.1, saturation=0.5)");
@@ -169,9 +168,8 @@ START_TEST(jitter) {
     }
     dlc_transforms_free(list);
 }
-END_TEST
 
-START_TEST(jitter_draws) {
+TEST(jitter_draws) {
     dlc_transforms *list = listed("color_jitter(0.4, 3, 0, 0.1)");
     int first[4] = {0}, bright[4] = {0};
     for (uint64_t position = 0; position < 4000; position++) {
@@ -194,10 +192,9 @@ START_TEST(jitter_draws) {
     }
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* What jitter leaves alone it does not round either. */
-START_TEST(nothing_to_do) {
+TEST(nothing_to_do) {
     uint8_t bytes[3 * PIXELS], got[3 * PIXELS];
     pixel expected[PIXELS];
     make_pixels(bytes, expected);
@@ -208,9 +205,8 @@ START_TEST(nothing_to_do) {
         ck_assert_int_eq(got[i % 3 * PIXELS + i / 3], bytes[i]);
     dlc_transforms_free(list);
 }
-END_TEST
 
-START_TEST(grayscale) {
+TEST(grayscale) {
     uint8_t bytes[3 * PIXELS], got[3 * PIXELS];
     pixel expected[PIXELS];
     make_pixels(bytes, expected);
@@ -222,9 +218,8 @@ START_TEST(grayscale) {
     check_bytes(got, expected);
     dlc_transforms_free(list);
 }
-END_TEST
 
-START_TEST(gray_images) {
+TEST(gray_images) {
     uint8_t bytes[PIXELS], got[PIXELS];
     dlc_transforms *list = listed("color_jitter(0, 0, 0.5, 0.5), grayscale");
     dlc_image image = dlc_image_interleaved(bytes, 1, HEIGHT, WIDTH);
@@ -234,10 +229,9 @@ START_TEST(gray_images) {
     ck_assert_mem_eq(got, bytes, PIXELS);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* The shift of the colors: along the components, as far as they vary. */
-START_TEST(lighting) {
+TEST(lighting) {
     static const double value[3] = {0.2175, 0.0188, 0.0045};
     static const double vector[3][3] = {{-0.5675, 0.7192, 0.4009},
                                         {-0.5808, -0.0045, -0.8140},
@@ -269,23 +263,4 @@ START_TEST(lighting) {
         ck_assert_double_eq_tol((double)got[c], 100 + 255 * plan.step[0].amount[c],
                                 0.51);
     dlc_transforms_free(list);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.transform_color");
-    TCase *tcase = tcase_create("color");
-    tcase_add_loop_test(tcase, as_torchvision, 0, 28);
-    tcase_add_test(tcase, jitter);
-    tcase_add_test(tcase, jitter_draws);
-    tcase_add_test(tcase, nothing_to_do);
-    tcase_add_test(tcase, grayscale);
-    tcase_add_test(tcase, gray_images);
-    tcase_add_test(tcase, lighting);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,6 +1,5 @@
 /* Tests crops, mirror and normalize (core/data/transform_crop.c, transform_normalize.c,
  * transform_output.c) against a simple reference, and what is drawn for them. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "base/status.h"
 #include "data/transform.h"
 #include "listed.h"
+#include "support/test.h"
 
 enum { MOST = 5 * 40 * 40 };
 
@@ -44,7 +44,7 @@ static void interleave(const dlc_shape *shape, const uint8_t *planes, uint8_t *t
 
 /* Random sizes, crops, channels and types; bytes that are normalized later give the
  * same. */
-START_TEST(same_as_reference) {
+TEST_EACH(same_as_reference, 60) {
     dlc_random random = dlc_random_make(7, (uint64_t)_i);
     int channels = pick(&random, 1, 4), padding = pick(&random, 0, 3);
     dlc_shape in = {3, {channels, pick(&random, 1, 35), pick(&random, 1, 35)}}, out;
@@ -92,9 +92,8 @@ START_TEST(same_as_reference) {
     }
     dlc_transforms_free(list);
 }
-END_TEST
 
-START_TEST(draws) {
+TEST(draws) {
     int tops[4] = {0}, lefts[5] = {0}, mirrored = 0, seldom = 0, together = 0;
     dlc_transforms *list = listed("random_crop(4, padding=1), mirror, mirror(0.1)");
     for (uint64_t position = 0; position < 4000; position++) {
@@ -121,9 +120,8 @@ START_TEST(draws) {
     ck_assert_int_lt(abs(together - 200), 70); /* the two do not depend on each other */
     dlc_transforms_free(list);
 }
-END_TEST
 
-START_TEST(seed_and_position_matter) {
+TEST(seed_and_position_matter) {
     dlc_transforms *list = listed("random_crop(2)");
     int other_seed = 0, other_position = 0;
     for (uint64_t position = 0; position < 100; position++) {
@@ -139,10 +137,9 @@ START_TEST(seed_and_position_matter) {
     ck_assert_int_gt(other_position, 90);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* Where no pixel is in the middle, torchvision's choice. */
-START_TEST(center) {
+TEST(center) {
     static const struct {
         int side, height, width, top, left;
     } cases[] = {{24, 32, 28, 4, 2}, {25, 32, 32, 4, 4}, {25, 30, 26, 2, 0}};
@@ -159,10 +156,9 @@ START_TEST(center) {
         dlc_transforms_free(list);
     }
 }
-END_TEST
 
 /* A crop that shows nothing but the border reads one pixel, and is black. */
-START_TEST(border_alone) {
+TEST(border_alone) {
     dlc_transforms *list = listed("random_crop(2, padding=9)");
     uint8_t pixels[3] = {50, 60, 70}, got[12];
     dlc_image image = dlc_image_interleaved(pixels, 3, 1, 1);
@@ -177,21 +173,4 @@ START_TEST(border_alone) {
     }
     ck_assert_int_gt(black, 30);
     dlc_transforms_free(list);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.transform_crop");
-    TCase *tcase = tcase_create("crop");
-    tcase_add_loop_test(tcase, same_as_reference, 0, 60);
-    tcase_add_test(tcase, draws);
-    tcase_add_test(tcase, seed_and_position_matter);
-    tcase_add_test(tcase, center);
-    tcase_add_test(tcase, border_alone);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,14 +1,14 @@
 /* Tests how lists of transforms are read (core/data/transform_parse.c), the mistakes
  * that are found in them, and the shapes that come out (transform_plan.c). */
-#include <check.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "data/transform_kinds.h"
 #include "listed.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
-START_TEST(arguments_by_place_and_by_name) {
+TEST(arguments_by_place_and_by_name) {
     dlc_transforms *list = listed(
         "random_crop(32, padding = 4),mirror ,  normalize( mean=(1, 2.5,3), "
         "std=( 4 ) )");
@@ -22,9 +22,8 @@ START_TEST(arguments_by_place_and_by_name) {
     ck_assert_int_eq(dlc_transforms_keep(list), 0);
     dlc_transforms_free(list);
 }
-END_TEST
 
-START_TEST(empty_list) {
+TEST(empty_list) {
     dlc_transforms *list = listed(NULL);
     ck_assert_int_eq(list->count, 0);
     ck_assert_int_eq(dlc_transforms_keep(list), 1);
@@ -37,7 +36,6 @@ START_TEST(empty_list) {
     ck_assert_float_eq(dlc_transforms_scale(list, 2), 0.00390625f);
     dlc_transforms_free(list);
 }
-END_TEST
 
 static const struct {
     const char *text, *says;
@@ -87,19 +85,17 @@ static const struct {
      "the 17th, mirror: a list has at most 16 transforms"},
 };
 
-START_TEST(every_mistake_has_its_place) {
+TEST_EACH(every_mistake_has_its_place, COUNT(mistakes)) {
     ck_contains(listed_mistakes(mistakes[_i].text), mistakes[_i].says);
 }
-END_TEST
 
-START_TEST(all_mistakes_in_one_go) {
+TEST(all_mistakes_in_one_go) {
     const char *all = listed_mistakes("resise(3), random_crop(x, paddin=1), mirror(2)");
     ck_contains(all, "the 1st, resise");
     ck_contains(all, "the 2nd, random_crop: size: \"x\"");
     ck_contains(all, "the 2nd, random_crop: has no option \"paddin\"");
     ck_contains(all, "the 3rd, mirror: p: 2 is out of range");
 }
-END_TEST
 
 /* ---- Shapes ------------------------------------------------------------------ */
 
@@ -121,7 +117,7 @@ static const struct {
     {"random_resized_crop(224), mirror", {3, 0, 0}, {3, 224, 224}},
 };
 
-START_TEST(shape_is_known_beforehand) {
+TEST_EACH(shape_is_known_beforehand, COUNT(shapes)) {
     dlc_transforms *list = listed(shapes[_i].text);
     dlc_shape in = {3, {shapes[_i].in[0], shapes[_i].in[1], shapes[_i].in[2]}}, out;
     ck_assert_int_eq(dlc_transforms_shape(list, &in, DLC_U8, &out), DLC_OK);
@@ -129,7 +125,6 @@ START_TEST(shape_is_known_beforehand) {
         ck_assert_int_eq(out.dims[i], shapes[_i].out[i]);
     dlc_transforms_free(list);
 }
-END_TEST
 
 static const struct {
     const char *text;
@@ -156,7 +151,7 @@ static const struct {
     {"normalize(std=(1,2,3,4))", {3, 8, 8}, DLC_U8, "std has 4 values"},
 };
 
-START_TEST(refuses_what_does_not_fit) {
+TEST_EACH(refuses_what_does_not_fit, COUNT(misfits)) {
     dlc_transforms *list = listed(misfits[_i].text);
     const int64_t *dims = misfits[_i].in;
     dlc_shape in = {3, {dims[0], dims[1], dims[2]}}, out;
@@ -165,9 +160,8 @@ START_TEST(refuses_what_does_not_fit) {
     ck_contains(dlc_detail(), misfits[_i].says);
     dlc_transforms_free(list);
 }
-END_TEST
 
-START_TEST(small_image_is_bad_data) {
+TEST(small_image_is_bad_data) {
     dlc_transforms *list = listed("mirror, random_crop(32)");
     dlc_transform_plan plan;
     ck_assert_int_eq(dlc_transforms_plan(list, 1, 1, 32, 32, &plan), DLC_OK);
@@ -177,10 +171,9 @@ START_TEST(small_image_is_bad_data) {
                 "only 32 x 31");
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* Each table of options passes its own check, and every transform fits into a step. */
-START_TEST(table_is_sound) {
+TEST(table_is_sound) {
     for (const dlc_transform *kind = dlc_transform_table; kind->name; kind++) {
         ck_assert_int_eq(dlc_options_check(kind->options), DLC_OK);
         size_t count = 0;
@@ -189,26 +182,4 @@ START_TEST(table_is_sound) {
         ck_assert_uint_le(count, DLC_TRANSFORM_OPTIONS);
         ck_assert_ptr_nonnull(kind->help);
     }
-}
-END_TEST
-
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
-
-int main(void) {
-    Suite *suite = suite_create("data.transform_parse");
-    TCase *tcase = tcase_create("parse");
-    tcase_add_test(tcase, arguments_by_place_and_by_name);
-    tcase_add_test(tcase, empty_list);
-    tcase_add_loop_test(tcase, every_mistake_has_its_place, 0, COUNT(mistakes));
-    tcase_add_test(tcase, all_mistakes_in_one_go);
-    tcase_add_loop_test(tcase, shape_is_known_beforehand, 0, COUNT(shapes));
-    tcase_add_loop_test(tcase, refuses_what_does_not_fit, 0, COUNT(misfits));
-    tcase_add_test(tcase, small_image_is_bad_data);
-    tcase_add_test(tcase, table_is_sound);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

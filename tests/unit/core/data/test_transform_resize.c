@@ -1,7 +1,6 @@
 /* Tests resizing (core/data/resample.c, transform_resize.c) against Pillow, the parts
  * that are read, images that were decoded smaller, and the boxes of
  * random_resized_crop. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +12,9 @@
 #include "data/transform.h"
 #include "listed.h"
 #include "pillow_image.h"
+#include "support/test.h"
 
-START_TEST(as_pillow) {
+TEST_EACH(as_pillow, COUNT(resized)) {
     const struct resized *expected = &resized[_i];
     char text[128];
     uint8_t pixels[PILLOW_WIDTH * PILLOW_HEIGHT * 3], got[9 * 7 * 3];
@@ -30,10 +30,9 @@ START_TEST(as_pillow) {
             ck_assert_int_le(abs(got[c * plane + i] - expected->pixels[3 * i + c]), 1);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* One channel and five take other loops than three. */
-START_TEST(channels_do_not_matter) {
+TEST_RANGE(channels_do_not_matter, 1, 6) {
     uint8_t three[PILLOW_WIDTH * PILLOW_HEIGHT * 3],
         other[PILLOW_WIDTH * PILLOW_HEIGHT * 5], got[5 * 7 * 6], expected[3 * 7 * 6];
     int channels = _i;
@@ -50,9 +49,8 @@ START_TEST(channels_do_not_matter) {
         ck_assert_mem_eq(got + c * 42, expected + c % 3 * 42, 42);
     dlc_transforms_free(list);
 }
-END_TEST
 
-START_TEST(nearest_takes_the_pixel_under_the_center) {
+TEST(nearest_takes_the_pixel_under_the_center) {
     uint8_t pixels[6] = {0, 10, 20, 30, 40, 50}, got[9];
     dlc_transforms *list = listed("resize(height=1, width=3, interpolation=nearest)");
     dlc_image image = dlc_image_interleaved(pixels, 1, 1, 6);
@@ -60,9 +58,8 @@ START_TEST(nearest_takes_the_pixel_under_the_center) {
     ck_assert_mem_eq(got, ((uint8_t[]){10, 30, 50}), 3);
     dlc_transforms_free(list);
 }
-END_TEST
 
-START_TEST(same_size_is_the_same_image) {
+TEST(same_size_is_the_same_image) {
     uint8_t pixels[PILLOW_WIDTH * PILLOW_HEIGHT * 3],
         got[PILLOW_WIDTH * PILLOW_HEIGHT * 3];
     dlc_transforms *list = listed("resize(8)");
@@ -75,7 +72,6 @@ START_TEST(same_size_is_the_same_image) {
                              pixels[3 * i + c]);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* ---- Parts ------------------------------------------------------------------- */
 
@@ -111,7 +107,7 @@ static dlc_image cut_out(const dlc_image *whole, const dlc_rect *part,
 }
 
 /* The region of the plan alone gives the same as the whole image. */
-START_TEST(region_is_enough) {
+TEST_EACH(region_is_enough, COUNT(partial)) {
     static uint8_t pixels[LARGE_HEIGHT * LARGE_WIDTH * 3];
     uint8_t expected[16 * 16 * 3], got[16 * 16 * 3];
     dlc_random random = dlc_random_make(1, 2);
@@ -139,7 +135,6 @@ START_TEST(region_is_enough) {
     dlc_transform_scratch_free(&scratch);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* ---- Images that were decoded smaller ---------------------------------------- */
 
@@ -175,7 +170,7 @@ static const char *const scalable[] = {
 };
 
 /* The result is the same but for the rounding, wherever the pixels lie. */
-START_TEST(smaller_image_gives_the_same) {
+TEST_EACH(smaller_image_gives_the_same, COUNT(scalable)) {
     static uint8_t pixels[SMOOTH_HEIGHT * SMOOTH_WIDTH],
         small[SMOOTH_HEIGHT * SMOOTH_WIDTH];
     uint8_t expected[40 * 40], got[40 * 40];
@@ -202,10 +197,9 @@ START_TEST(smaller_image_gives_the_same) {
     dlc_transform_scratch_free(&scratch);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* Pixels are counted before the first resize, so they may not be scaled. */
-START_TEST(crops_of_pixels_are_not_scaled) {
+TEST(crops_of_pixels_are_not_scaled) {
     dlc_transforms *list = listed("center_crop(100), resize(height=10, width=10)");
     dlc_transform_plan plan;
     ck_assert_int_eq(dlc_transforms_plan(list, 1, 0, 200, 300, &plan), DLC_OK);
@@ -219,7 +213,6 @@ START_TEST(crops_of_pixels_are_not_scaled) {
     ck_assert_double_eq(plan.scale, 1);
     dlc_transforms_free(list);
 }
-END_TEST
 
 /* ---- random_resized_crop ----------------------------------------------------- */
 
@@ -261,7 +254,7 @@ static void count(const dlc_rect *box, int64_t height, int64_t width,
 }
 
 /* Two samples of 20,000 boxes: their histograms differ by chance only. */
-START_TEST(boxes_are_those_of_torchvision) {
+TEST_EACH(boxes_are_those_of_torchvision, 4) {
     static const int64_t sizes[][2] = {{375, 500}, {500, 333}, {64, 300}, {300, 40}};
     int64_t height = sizes[_i][0], width = sizes[_i][1];
     int got[5][BINS] = {{0}}, expected[5][BINS] = {{0}};
@@ -286,26 +279,4 @@ START_TEST(boxes_are_those_of_torchvision) {
                           bin, got[i][bin], expected[i][bin]);
         }
     dlc_transforms_free(list);
-}
-END_TEST
-
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
-
-int main(void) {
-    Suite *suite = suite_create("data.transform_resize");
-    TCase *tcase = tcase_create("resize");
-    tcase_add_loop_test(tcase, as_pillow, 0, COUNT(resized));
-    tcase_add_loop_test(tcase, channels_do_not_matter, 1, 6);
-    tcase_add_test(tcase, nearest_takes_the_pixel_under_the_center);
-    tcase_add_test(tcase, same_size_is_the_same_image);
-    tcase_add_loop_test(tcase, region_is_enough, 0, COUNT(partial));
-    tcase_add_loop_test(tcase, smaller_image_gives_the_same, 0, COUNT(scalable));
-    tcase_add_test(tcase, crops_of_pixels_are_not_scaled);
-    tcase_add_loop_test(tcase, boxes_are_those_of_torchvision, 0, 4);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -194,15 +194,3 @@ void shared_wait_for(_Atomic int *word, int value) {
     while (atomic_load(word) < value)
         usleep(1000);
 }
-
-int run_tests(const char *name, TCase *tests) {
-    Suite *suite = suite_create(name);
-    tcase_add_checked_fixture(tests, fixture_setup, fixture_teardown);
-    tcase_set_timeout(tests, 30);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
-}

@@ -79,6 +79,4 @@ void shared_wait_ranks(int ranks);
 /* Waits until `word` is `value` or more. */
 void shared_wait_for(_Atomic int *word, int value);
 
-int run_tests(const char *name, TCase *tests);
-
 #endif

@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -19,6 +18,7 @@
 #include "job/frame.h"
 #include "job_fixture.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 
 static const dlc_secret no_secret;
 
@@ -28,11 +28,13 @@ static dlc_secret secret_of(const char *text) {
     return secret;
 }
 
+TEST_SETTINGS(.timeout = 30, .setup = fixture_setup, .teardown = fixture_teardown);
+
 /* ---- Proofs ------------------------------------------------------------------ */
 
 /* Different lists of parts give different proofs, and so do different secrets. (RFC
  * 4231, test case 2, would need a bare HMAC.) */
-START_TEST(parts_are_kept_apart) {
+TEST(parts_are_kept_apart) {
     dlc_secret secret = secret_of("a secret that is long");
     unsigned char a[DLC_PROOF_BYTES], b[DLC_PROOF_BYTES], c[DLC_PROOF_BYTES];
     dlc_part one[] = {{"ab", 2}, {"c", 1}}, other[] = {{"a", 1}, {"bc", 2}};
@@ -45,10 +47,9 @@ START_TEST(parts_are_kept_apart) {
     ck_assert_int_eq(dlc_secret_prove(&secret, one, 2, c), DLC_OK);
     ck_assert(!dlc_proofs_equal(a, c));
 }
-END_TEST
 
 /* A flipped bit anywhere in the three messages is detected by one side or the other. */
-START_TEST(every_bit_counts) {
+TEST(every_bit_counts) {
     dlc_secret secret = secret_of("a secret that is long");
     dlc_challenge challenge;
     dlc_hello hello = {.rank = 1, .ranks = 2, .pid = 77, .version = "1"};
@@ -75,10 +76,9 @@ START_TEST(every_bit_counts) {
         ck_assert(!dlc_welcome_is_valid(&secret, &challenge, &hello, &turned));
     }
 }
-END_TEST
 
 /* A proof is worthless when it is reflected or replayed. */
-START_TEST(no_reflection_no_replay) {
+TEST(no_reflection_no_replay) {
     dlc_secret secret = secret_of("a secret that is long");
     dlc_challenge first, second;
     dlc_hello hello = {.rank = 1, .ranks = 2};
@@ -97,16 +97,14 @@ START_TEST(no_reflection_no_replay) {
     ck_assert_int_eq(dlc_welcome_make(&secret, &first, &hello, &welcome), DLC_OK);
     ck_assert_mem_eq(welcome.proof, zeros, sizeof zeros);
 }
-END_TEST
 
-START_TEST(secrets_are_random) {
+TEST(secrets_are_random) {
     dlc_secret a, b;
     ck_assert_int_eq(dlc_secret_make(&a), DLC_OK);
     ck_assert_int_eq(dlc_secret_make(&b), DLC_OK);
     ck_assert_uint_eq(a.length, 64);
     ck_assert(memcmp(a.bytes, b.bytes, a.length) != 0);
 }
-END_TEST
 
 /* ---- An acceptor driven by the test ------------------------------------------ */
 
@@ -223,7 +221,7 @@ static int join(server *s, const dlc_secret *secret, uint32_t rank) {
     return verdict;
 }
 
-START_TEST(joining) {
+TEST_EACH(joining, 2) {
     dlc_secret secret = secret_of("a secret that is long");
     dlc_secret wrong = secret_of("a secret that is wrong");
     server s;
@@ -240,7 +238,6 @@ START_TEST(joining) {
     ck_assert_int_eq(pending(&s), 0);
     server_close(&s);
 }
-END_TEST
 
 /* Does the handshake, blocking, in a process of another user; returns the verdict. */
 static int join_as(const server *s, uid_t user) {
@@ -262,7 +259,7 @@ static int join_as(const server *s, uid_t user) {
 }
 
 /* A process of another user is admitted only with the secret. */
-START_TEST(other_users) {
+TEST_EACH(other_users, 2) {
     dlc_secret secret = secret_of("a secret that is long");
     server s;
     int status = 0;
@@ -280,7 +277,6 @@ START_TEST(other_users) {
     ck_assert_int_eq(s.admitted, _i);
     server_close(&s);
 }
-END_TEST
 
 /* ---- The agent's side ------------------------------------------------------------ */
 
@@ -332,7 +328,7 @@ static const struct {
 };
 
 /* The reason of each verdict is told, with and without a secret. */
-START_TEST(refusals_are_told) {
+TEST_EACH(refusals_are_told, COUNT(refusals)) {
     dlc_secret secret = secret_of("a secret that is long");
     char text[512];
     for (int secured = 0; secured < 2; secured++) {
@@ -347,10 +343,9 @@ START_TEST(refusals_are_told) {
         server_close(&s);
     }
 }
-END_TEST
 
 /* An agent joins no hub off loopback without a secret, whatever that one asks for. */
-START_TEST(off_loopback) {
+TEST(off_loopback) {
     dlc_secret secret = secret_of("a secret that is long");
     dlc_address list[DLC_ADDRESSES_MAX];
     char text[512];
@@ -369,7 +364,6 @@ START_TEST(off_loopback) {
     ck_assert_int_eq(s.admitted, 1);
     server_close(&s);
 }
-END_TEST
 
 static const struct {
     const char *address;
@@ -378,7 +372,7 @@ static const struct {
                  {"128.0.0.127", 0}, {"10.0.0.127", 0},      {"::1", 1},
                  {"::2", 0},         {"fd88::1", 0},         {"0.0.0.0", 0}};
 
-START_TEST(loopback_addresses) {
+TEST_EACH(loopback_addresses, COUNT(loopbacks)) {
     dlc_address list[DLC_ADDRESSES_MAX];
     int count;
     ck_assert_int_eq(dlc_address_resolve(loopbacks[_i].address, 7, list, &count),
@@ -387,7 +381,6 @@ START_TEST(loopback_addresses) {
                   loopbacks[_i].address);
     ck_assert_uint_eq(dlc_address_port(&list[0]), 7);
 }
-END_TEST
 
 /* What scanners on a network send to any open port. */
 static const char *const garbage[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -397,7 +390,7 @@ static const char *const garbage[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
                                       "dlc-job",
                                       "dlc-joc\n and more of the like"};
 
-START_TEST(garbage_is_dropped) {
+TEST_EACH(garbage_is_dropped, COUNT(garbage)) {
     server s;
     server_open(&s, &no_secret);
     int fd = connect_client(&s);
@@ -413,10 +406,9 @@ START_TEST(garbage_is_dropped) {
     close(fd);
     server_close(&s);
 }
-END_TEST
 
 /* Whatever follows a hello is not read before the verdict, and not after a refusal. */
-START_TEST(more_than_a_hello) {
+TEST(more_than_a_hello) {
     static char flood[1 << 20];
     server s;
     server_open(&s, &no_secret);
@@ -436,10 +428,9 @@ START_TEST(more_than_a_hello) {
     close(fd);
     server_close(&s);
 }
-END_TEST
 
 /* A client that sends a byte now and then is dropped after five seconds. */
-START_TEST(slow_clients_time_out) {
+TEST(slow_clients_time_out) {
     server s;
     server_open(&s, &no_secret);
     int silent = connect_client(&s), slow = connect_client(&s);
@@ -458,7 +449,6 @@ START_TEST(slow_clients_time_out) {
     close(slow);
     server_close(&s);
 }
-END_TEST
 
 /* Has the acceptor not closed the connection yet? */
 static int is_open(int fd) {
@@ -471,7 +461,7 @@ static int is_open(int fd) {
 }
 
 /* More connections than there are slots: the oldest are dropped. */
-START_TEST(floods_do_not_block_others) {
+TEST(floods_do_not_block_others) {
     enum { FLOOD = 400 };
     int fd[FLOOD];
     server s;
@@ -491,10 +481,9 @@ START_TEST(floods_do_not_block_others) {
     ck_assert_int_eq(pending(&s), 0);
     server_close(&s);
 }
-END_TEST
 
 /* Without free descriptors, a pending connection is dropped for a new one. */
-START_TEST(out_of_descriptors) {
+TEST(out_of_descriptors) {
     struct rlimit limit;
     int fd[40];
     server s;
@@ -517,7 +506,6 @@ START_TEST(out_of_descriptors) {
         close(fd[i]);
     server_close(&s);
 }
-END_TEST
 
 /* ---- Whole jobs -------------------------------------------------------------- */
 
@@ -544,7 +532,7 @@ static int connect_to_port(int port) {
     return -1;
 }
 
-START_TEST(a_job_starts_despite_garbage) {
+TEST(a_job_starts_despite_garbage) {
     external_job job = {.ranks = 3, .port = free_port()};
     int fd[100];
     external_start_rank(&job, 0, NULL, NULL, join_main, NULL);
@@ -561,7 +549,6 @@ START_TEST(a_job_starts_despite_garbage) {
         close(fd[i]);
     external_free(&job);
 }
-END_TEST
 
 /* When all ranks have joined, the hub stops listening. */
 static int quiet_main(dlc_job *job, void *argument) {
@@ -578,17 +565,16 @@ static int quiet_main(dlc_job *job, void *argument) {
     return fd >= 0 ? 2 : dlc_exit_code(dlc_job_barrier(job));
 }
 
-START_TEST(the_listener_closes) {
+TEST(the_listener_closes) {
     external_job job = {.ranks = 2, .port = free_port()};
     external_start_rank(&job, 0, NULL, NULL, quiet_main, &job.port);
     external_start_rank(&job, 1, NULL, NULL, quiet_main, &job.port);
     external_wait(&job, 0);
     external_free(&job);
 }
-END_TEST
 
 /* A connection may have got the port of another job's rank 0 from the system. */
-START_TEST(port_of_a_connection) {
+TEST(port_of_a_connection) {
     dlc_address list[DLC_ADDRESSES_MAX], at, taken = {.length = sizeof taken.socket};
     int count, listener, other;
     ck_assert_int_eq(dlc_address_resolve("127.0.0.1", 0, list, &count), DLC_OK);
@@ -600,29 +586,4 @@ START_TEST(port_of_a_connection) {
     close(other);
     close(fd);
     close(listener);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("gate");
-    tcase_add_test(tests, parts_are_kept_apart);
-    tcase_add_test(tests, every_bit_counts);
-    tcase_add_test(tests, no_reflection_no_replay);
-    tcase_add_test(tests, secrets_are_random);
-    tcase_add_loop_test(tests, joining, 0, 2);
-    tcase_add_loop_test(tests, other_users, 0, 2);
-    tcase_add_loop_test(tests, refusals_are_told, 0,
-                        sizeof refusals / sizeof *refusals);
-    tcase_add_test(tests, off_loopback);
-    tcase_add_loop_test(tests, loopback_addresses, 0,
-                        sizeof loopbacks / sizeof *loopbacks);
-    tcase_add_loop_test(tests, garbage_is_dropped, 0, sizeof garbage / sizeof *garbage);
-    tcase_add_test(tests, more_than_a_hello);
-    tcase_add_test(tests, slow_clients_time_out);
-    tcase_add_test(tests, floods_do_not_block_others);
-    tcase_add_test(tests, out_of_descriptors);
-    tcase_add_test(tests, a_job_starts_despite_garbage);
-    tcase_add_test(tests, the_listener_closes);
-    tcase_add_test(tests, port_of_a_connection);
-    return run_tests("job: gate", tests);
 }

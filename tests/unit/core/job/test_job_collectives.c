@@ -1,7 +1,6 @@
 /* Tests the out-of-band collectives over the control channel, and the buffers of
  * payloads. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -11,6 +10,7 @@
 #include "job/channel.h"
 #include "job_fixture.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 
 static const size_t sizes[] = {0, 1, 7, 256, 4096, 100003, 1u << 20};
 #define SIZES (sizeof sizes / sizeof *sizes)
@@ -75,14 +75,20 @@ static int collectives_main(dlc_job *job, void *argument) {
     return wrong;
 }
 
-START_TEST(right_bytes) {
+/* How many of the numbers of ranks are tried. */
+static int counts(void) {
+    return under_valgrind() ? 3 : COUNT(rank_counts);
+}
+
+TEST_SETTINGS(.timeout = 30, .setup = fixture_setup, .teardown = fixture_teardown);
+
+TEST_EACH(right_bytes, counts()) {
     dlc_text text;
     ck_assert_msg(process_run(rank_counts[_i], collectives_main, NULL, &text) == 0,
                   "%s", dlc_text_string(&text));
     ck_assert_str_eq(dlc_text_string(&text), "");
     dlc_text_free(&text);
 }
-END_TEST
 
 static int barriers(void) {
     return under_valgrind() ? 20 : 200;
@@ -105,13 +111,12 @@ static int barrier_main(dlc_job *job, void *argument) {
     return 0;
 }
 
-START_TEST(barrier_holds) {
+TEST_EACH(barrier_holds, counts()) {
     dlc_text text;
     ck_assert_int_eq(process_run(rank_counts[_i], barrier_main, NULL, &text), 0);
     ck_assert_int_eq(atomic_load(&shared->count), barriers() * rank_counts[_i]);
     dlc_text_free(&text);
 }
-END_TEST
 
 static int rank_infos_main(dlc_job *job, void *argument) {
     (void)argument;
@@ -135,7 +140,7 @@ static int rank_infos_main(dlc_job *job, void *argument) {
     return dlc_job_rank_info(job, -1) || dlc_job_rank_info(job, ranks) ? 5 : 0;
 }
 
-START_TEST(rank_infos) {
+TEST_EACH(rank_infos, counts()) {
     int32_t index[] = {10, 11, 12, 13, 14, 15, 16, 17};
     dlc_job_options options = {.ranks = rank_counts[_i],
                                .device = "gpu",
@@ -145,7 +150,6 @@ START_TEST(rank_infos) {
     ck_assert_int_eq(process_wait(&process), 0);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* ---- Large payloads ---- */
 
@@ -157,7 +161,7 @@ static size_t peak_bytes(void) {
 
 /* The room grows with the received bytes: a header of 1 GiB allocates almost
  * nothing. */
-START_TEST(room_grows_with_received_bytes) {
+TEST(room_grows_with_received_bytes) {
     dlc_payload payload = {0};
     size_t before = peak_bytes();
     ck_assert_int_eq(dlc_payload_reserve(&payload, DLC_FRAME_BYTES_MAX), DLC_OK);
@@ -179,10 +183,9 @@ START_TEST(room_grows_with_received_bytes) {
     ck_assert_int_ne(dlc_payload_reserve(&payload, DLC_FRAME_BYTES_MAX + 1), DLC_OK);
     ck_assert_ptr_null(payload.bytes);
 }
-END_TEST
 
 /* Agent and rank receive such a header, and nothing else. */
-START_TEST(a_header_takes_no_memory) {
+TEST(a_header_takes_no_memory) {
     int ends[2];
     dlc_frame frame = {.kind = DLC_FRAME_RESULT, .bytes = DLC_FRAME_BYTES_MAX};
     size_t before = peak_bytes();
@@ -201,7 +204,6 @@ START_TEST(a_header_takes_no_memory) {
     ck_assert_uint_lt(peak_bytes() - before, 100 << 20);
     dlc_channel_close(&channel);
 }
-END_TEST
 
 /* ---- Ranks that disagree ---- */
 
@@ -253,7 +255,7 @@ static int disagree_main(dlc_job *job, void *argument) {
     return dlc_exit_code(status);
 }
 
-START_TEST(disagreement_is_reported) {
+TEST_EACH(disagreement_is_reported, COUNT(disagreements)) {
     disagreement test = disagreements[_i];
     dlc_text text;
     ck_assert_int_eq(process_run(3, disagree_main, &test, &text), 1);
@@ -263,7 +265,6 @@ START_TEST(disagreement_is_reported) {
     ck_assert_ptr_nonnull(strstr(text.bytes, test.says));
     dlc_text_free(&text);
 }
-END_TEST
 
 /* Rank 1 cannot open something that the others wait for inside of a library. They learn
  * why, twice, and go on with collectives. */
@@ -291,12 +292,11 @@ static int withdraw_main(dlc_job *job, void *argument) {
     return 0;
 }
 
-START_TEST(a_rank_withdraws) {
+TEST(a_rank_withdraws) {
     dlc_text text;
     ck_assert_int_eq(process_run(3, withdraw_main, NULL, &text), 0);
     dlc_text_free(&text);
 }
-END_TEST
 
 static int roots_main(dlc_job *job, void *argument) {
     (void)argument;
@@ -307,12 +307,11 @@ static int roots_main(dlc_job *job, void *argument) {
     return dlc_job_check(job) == DLC_OK ? 0 : 2;
 }
 
-START_TEST(no_such_root) {
+TEST_EACH(no_such_root, 2) {
     dlc_text text;
     ck_assert_int_eq(process_run(_i + 1, roots_main, NULL, &text), 0);
     dlc_text_free(&text);
 }
-END_TEST
 
 /* A broadcast that is too large is refused before anything is allocated. */
 static int huge_main(dlc_job *job, void *argument) {
@@ -324,27 +323,9 @@ static int huge_main(dlc_job *job, void *argument) {
     return status == DLC_ERR_INTERNAL ? 1 : 77;
 }
 
-START_TEST(too_large) {
+TEST(too_large) {
     dlc_text text;
     ck_assert_int_eq(process_run(2, huge_main, NULL, &text), 1);
     ck_assert_ptr_nonnull(strstr(text.bytes, "1099511627776 bytes"));
     dlc_text_free(&text);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("collectives");
-    int all_counts = (int)(sizeof rank_counts / sizeof *rank_counts);
-    int counts = under_valgrind() ? 3 : all_counts;
-    tcase_add_loop_test(tests, right_bytes, 0, counts);
-    tcase_add_loop_test(tests, barrier_holds, 0, counts);
-    tcase_add_test(tests, room_grows_with_received_bytes);
-    tcase_add_test(tests, a_header_takes_no_memory);
-    tcase_add_loop_test(tests, rank_infos, 0, counts);
-    tcase_add_loop_test(tests, disagreement_is_reported, 0,
-                        sizeof disagreements / sizeof *disagreements);
-    tcase_add_loop_test(tests, no_such_root, 0, 2);
-    tcase_add_test(tests, a_rank_withdraws);
-    tcase_add_test(tests, too_large);
-    return run_tests("job: collectives", tests);
 }

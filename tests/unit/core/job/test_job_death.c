@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -13,6 +12,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "job_fixture.h"
+#include "support/test.h"
 
 /* ---- Killed at any moment --------------------------------------------------- */
 
@@ -57,7 +57,9 @@ static void sleep_randomly(int up_to_us) {
     usleep((seed >> 8) % (unsigned)up_to_us);
 }
 
-START_TEST(killed) {
+TEST_SETTINGS(.timeout = 30, .setup = fixture_setup, .teardown = fixture_teardown);
+
+TEST_EACH(killed, 24) {
     int what = _i % ACTIVITIES, ranks = 2 + _i % 3, victim = _i % ranks;
     job_process process = process_start(ranks, victim_main, &what);
     shared_wait_ranks(ranks);
@@ -77,7 +79,6 @@ START_TEST(killed) {
                   process.text.bytes);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* ---- Killed while the job starts -------------------------------------------- */
 
@@ -98,7 +99,7 @@ static int wait_main(dlc_job *job, void *argument) {
     return dlc_exit_code(status);
 }
 
-START_TEST(killed_at_start) {
+TEST_EACH(killed_at_start, 12) {
     ck_assert_int_eq(pthread_atfork(NULL, NULL, note_fork), 0);
     int victim = 1 + _i % 3; /* process 0 is the launcher */
     job_process process = process_start(3, wait_main, NULL);
@@ -111,9 +112,8 @@ START_TEST(killed_at_start) {
         strstr(process.text.bytes, "was killed by signal 9 (Killed)"));
     dlc_text_free(&process.text);
 }
-END_TEST
 
-START_TEST(launcher_killed) {
+TEST_EACH(launcher_killed, 20) {
     ck_assert_int_eq(pthread_atfork(NULL, NULL, note_fork), 0);
     job_process process = process_start(4, wait_main, NULL);
     shared_wait_ranks(1 + _i % 5);
@@ -126,7 +126,6 @@ START_TEST(launcher_killed) {
     ck_assert_int_eq(errno, ECHILD);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* ---- Failures and early exits ------------------------------------------------- */
 
@@ -138,7 +137,7 @@ static int hang_main(dlc_job *job, void *argument) {
     return 0;
 }
 
-START_TEST(hung_ranks_are_killed) {
+TEST(hung_ranks_are_killed) {
     job_process process = process_start(3, hang_main, NULL);
     shared_wait_ranks(3);
     kill(atomic_load(&shared->pid[1]), SIGKILL);
@@ -150,9 +149,8 @@ START_TEST(hung_ranks_are_killed) {
     ck_assert_ptr_nonnull(strstr(process.text.bytes, "did not end in time"));
     dlc_text_free(&process.text);
 }
-END_TEST
 
-START_TEST(stopped_ranks_are_killed) {
+TEST(stopped_ranks_are_killed) {
     job_process process = process_start(2, hang_main, NULL);
     shared_wait_ranks(2);
     kill(atomic_load(&shared->pid[0]), SIGSTOP);
@@ -160,9 +158,8 @@ START_TEST(stopped_ranks_are_killed) {
     ck_assert_int_eq(process_wait(&process), 5);
     dlc_text_free(&process.text);
 }
-END_TEST
 
-START_TEST(two_killed_at_once) {
+TEST(two_killed_at_once) {
     int what = IN_BARRIER;
     job_process process = process_start(4, victim_main, &what);
     shared_wait_ranks(4);
@@ -174,7 +171,6 @@ START_TEST(two_killed_at_once) {
     ck_assert_int_eq(atomic_load(&shared->count), 2);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* Rank 0 exits on command, like a rank whose transport noticed the death first. */
 static int exit_main(dlc_job *job, void *argument) {
@@ -206,7 +202,7 @@ static void wait_for_zombie(pid_t pid) {
 
 /* The launcher notices a kill and an exit at the same time, the exit first: the kill is
  * the cause, the exit followed from it. */
-START_TEST(a_kill_is_the_cause_of_an_exit) {
+TEST(a_kill_is_the_cause_of_an_exit) {
     job_process process = process_start(3, exit_main, NULL);
     shared_wait_ranks(3);
     ck_assert_int_eq(kill(process.pid, SIGSTOP), 0);
@@ -224,7 +220,6 @@ START_TEST(a_kill_is_the_cause_of_an_exit) {
                   "%s", output);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* Records activities, then rank 1 ends by a signal of its own. */
 static int activity_main(dlc_job *job, void *argument) {
@@ -254,14 +249,13 @@ static const char *const words[] = {
     "(User defined signal 2)\n",
 };
 
-START_TEST(the_last_activity_is_reported) {
+TEST_EACH(the_last_activity_is_reported, COUNT(words)) {
     dlc_text text;
     int what = _i;
     ck_assert_int_eq(process_run(2, activity_main, &what, &text), 5);
     ck_assert_msg(strstr(text.bytes, words[_i]) != NULL, "%s", text.bytes);
     dlc_text_free(&text);
 }
-END_TEST
 
 static int fail_main(dlc_job *job, void *argument) {
     const int *code = argument;
@@ -278,7 +272,7 @@ static int fail_main(dlc_job *job, void *argument) {
 static const int fail_codes[][2] = {{4, 4},     {1, 1},   {5, 5},
                                     {255, 255}, {256, 1}, {-1, 255}};
 
-START_TEST(a_rank_fails) {
+TEST_EACH(a_rank_fails, COUNT(fail_codes)) {
     dlc_text text;
     int code = fail_codes[_i][0];
     ck_assert_int_eq(process_run(3, fail_main, &code, &text), fail_codes[_i][1]);
@@ -286,7 +280,6 @@ START_TEST(a_rank_fails) {
     ck_assert_int_eq(atomic_load(&shared->count), 2);
     dlc_text_free(&text);
 }
-END_TEST
 
 typedef struct failure_case {
     const char *why[3]; /* of each rank; NULL: it waits for the others */
@@ -321,7 +314,7 @@ static failure_case failure_cases[] = {
 };
 
 /* A failure is logged once, with the rank if it concerns that rank only. */
-START_TEST(a_failure_is_logged_once) {
+TEST_EACH(a_failure_is_logged_once, COUNT(failure_cases)) {
     const failure_case *fails = &failure_cases[_i];
     char host[64] = "", expected[256];
     dlc_text text;
@@ -333,10 +326,9 @@ START_TEST(a_failure_is_logged_once) {
     ck_assert_int_eq(code, fails->code);
     dlc_text_free(&text);
 }
-END_TEST
 
 /* Two ranks that fail at the same time for different reasons are both logged. */
-START_TEST(different_failures_are_logged) {
+TEST(different_failures_are_logged) {
     failure_case fails = {{"first", "second", NULL}, DLC_ERR_IO, NULL, 1};
     dlc_text text;
     int code = process_run(3, say_main, &fails, &text);
@@ -345,7 +337,6 @@ START_TEST(different_failures_are_logged) {
     ck_assert_ptr_nonnull(strstr(dlc_text_string(&text), "): second\n"));
     dlc_text_free(&text);
 }
-END_TEST
 
 static int leave_main(dlc_job *job, void *argument) {
     const int *late = argument;
@@ -361,7 +352,7 @@ static int leave_main(dlc_job *job, void *argument) {
     return dlc_exit_code(status);
 }
 
-START_TEST(a_rank_leaves) {
+TEST_EACH(a_rank_leaves, 2) {
     dlc_text text;
     int late = _i;
     ck_assert_int_eq(process_run(3, leave_main, &late, &text), 5);
@@ -369,7 +360,6 @@ START_TEST(a_rank_leaves) {
     ck_assert_int_eq(atomic_load(&shared->count), 2);
     dlc_text_free(&text);
 }
-END_TEST
 
 /* Ranks may end at different times if none waits for another. */
 static int finish_main(dlc_job *job, void *argument) {
@@ -379,44 +369,21 @@ static int finish_main(dlc_job *job, void *argument) {
     return dlc_job_check(job) == DLC_OK ? 0 : 1;
 }
 
-START_TEST(ranks_end_one_by_one) {
+TEST(ranks_end_one_by_one) {
     dlc_text text;
     ck_assert_int_eq(process_run(4, finish_main, NULL, &text), 0);
     ck_assert_str_eq(dlc_text_string(&text), "");
     dlc_text_free(&text);
 }
-END_TEST
 
 static int same_main(dlc_job *job, void *argument) {
     (void)job;
     return *(const int *)argument;
 }
 
-START_TEST(all_fail_with_the_same_code) {
+TEST_RANGE(all_fail_with_the_same_code, 1, 4) {
     dlc_text text;
     int code = 3;
     ck_assert_int_eq(process_run(_i, same_main, &code, &text), 3);
     dlc_text_free(&text);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("death");
-    tcase_add_loop_test(tests, killed, 0, 24);
-    tcase_add_loop_test(tests, killed_at_start, 0, 12);
-    tcase_add_loop_test(tests, launcher_killed, 0, 20);
-    tcase_add_test(tests, hung_ranks_are_killed);
-    tcase_add_test(tests, stopped_ranks_are_killed);
-    tcase_add_test(tests, two_killed_at_once);
-    tcase_add_test(tests, a_kill_is_the_cause_of_an_exit);
-    tcase_add_loop_test(tests, the_last_activity_is_reported, 0,
-                        sizeof words / sizeof *words);
-    tcase_add_loop_test(tests, a_rank_fails, 0, sizeof fail_codes / sizeof *fail_codes);
-    tcase_add_loop_test(tests, a_failure_is_logged_once, 0,
-                        sizeof failure_cases / sizeof *failure_cases);
-    tcase_add_test(tests, different_failures_are_logged);
-    tcase_add_loop_test(tests, a_rank_leaves, 0, 2);
-    tcase_add_test(tests, ranks_end_one_by_one);
-    tcase_add_loop_test(tests, all_fail_with_the_same_code, 1, 4);
-    return run_tests("job: death", tests);
 }

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "job_fixture.h"
+#include "support/test.h"
 
 /* ---- Joining ----------------------------------------------------------------- */
 
@@ -45,17 +46,18 @@ static int join_main(dlc_job *job, void *argument) {
 
 static const int rank_counts[] = {1, 2, 3, 5};
 
-START_TEST(all_ranks_join) {
+TEST_SETTINGS(.timeout = 30, .setup = fixture_setup, .teardown = fixture_teardown);
+
+TEST_EACH(all_ranks_join, 4) {
     external_job job = external_start(rank_counts[_i], NULL, join_main, NULL);
     external_wait(&job, 0);
     for (int r = 0; r < job.ranks; r++)
         ck_assert_str_eq(dlc_text_string(&job.process[r].text), "");
     external_free(&job);
 }
-END_TEST
 
 /* Ranks may start in any order, rank 0 last. */
-START_TEST(rank_0_comes_last) {
+TEST(rank_0_comes_last) {
     external_job job = {.ranks = 3, .port = free_port()};
     for (int r = 2; r >= 0; r--) {
         external_start_rank(&job, r, NULL, NULL, join_main, NULL);
@@ -64,7 +66,6 @@ START_TEST(rank_0_comes_last) {
     external_wait(&job, 0);
     external_free(&job);
 }
-END_TEST
 
 static const char *const addresses[] = {"MASTER_ADDR=::1", "MASTER_ADDR=[::1]",
                                         "MASTER_ADDR=localhost",
@@ -100,7 +101,7 @@ static const struct {
     {"MASTER_ADDR=late-5.5", "waits for late-5.5: no address is known for the host"},
 };
 
-START_TEST(late_name) {
+TEST_EACH(late_name, COUNT(late_names)) {
     const char *extra[] = {late_names[_i].address, NULL};
     external_job job = {.ranks = 2, .port = free_port()};
     for (int r = 0; r < 2; r++)
@@ -113,10 +114,9 @@ START_TEST(late_name) {
             ck_assert_str_eq(dlc_text_string(&job.process[r].text), "");
     external_free(&job);
 }
-END_TEST
 
 /* Variables that are set, but empty, do not count. */
-START_TEST(other_addresses) {
+TEST_EACH(other_addresses, 4) {
     const char *extra[] = {addresses[_i], "LOCAL_WORLD_SIZE=2",
                            "DLCORE_SECRET_FILE=", "DLCORE_SECRET=", NULL};
     external_job job = {.ranks = 2, .port = free_port()};
@@ -127,7 +127,6 @@ START_TEST(other_addresses) {
     external_wait(&job, 0);
     external_free(&job);
 }
-END_TEST
 
 /* srun without PMI: rank 0's host and port follow from Slurm's variables; on one node
  * no secret is needed. */
@@ -137,7 +136,7 @@ static const char *const slurm_nodes[][3] = {
      "DLCORE_SECRET=correct horse battery"},
 };
 
-START_TEST(slurm_variables) {
+TEST_EACH(slurm_variables, 2) {
     dlc_job_options options = {.ranks = 1, .external = 1};
     job_process process[2];
     for (int r = 0; r < 2; r++) {
@@ -160,10 +159,9 @@ START_TEST(slurm_variables) {
         dlc_text_free(&process[r].text);
     }
 }
-END_TEST
 
 /* DLCORE_PORT overrides MASTER_PORT, which the launcher may need itself. */
-START_TEST(another_port) {
+TEST(another_port) {
     char port[32];
     const char *extra[] = {port, NULL};
     external_job job = {.ranks = 2, .port = 1};
@@ -173,7 +171,6 @@ START_TEST(another_port) {
     external_wait(&job, 0);
     external_free(&job);
 }
-END_TEST
 
 static int codes_main(dlc_job *job, void *argument) {
     const int *codes = argument;
@@ -186,12 +183,11 @@ static int codes_main(dlc_job *job, void *argument) {
 /* Every process ends with the exit code of the job. */
 static const int codes[][4] = {{0, 0, 0, 0}, {0, 3, 0, 3}, {4, 0, 0, 4}, {1, 1, 1, 1}};
 
-START_TEST(codes_are_shared) {
+TEST_EACH(codes_are_shared, COUNT(codes)) {
     external_job job = external_start(3, NULL, codes_main, (void *)codes[_i]);
     external_wait(&job, codes[_i][3]);
     external_free(&job);
 }
-END_TEST
 
 /* ---- Contradictions ---------------------------------------------------------- */
 
@@ -283,7 +279,7 @@ static const wrong_case wrong_cases[] = {
     {{FULL("0", "2"), "DLCORE_SECRET_FILE=/etc/passwd"}, 1, "chmod 600"},
 };
 
-START_TEST(contradictions) {
+TEST_EACH(contradictions, COUNT(wrong_cases)) {
     const wrong_case *wrong = &wrong_cases[_i];
     dlc_job_options options = {.ranks = wrong->ranks, .external = 1};
     job_process process = process_start_environment(wrong->set, &options, never_main,
@@ -294,19 +290,17 @@ START_TEST(contradictions) {
     ck_assert_int_eq(atomic_load(&shared->pid[0]), 0);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* Without options.external the environment is ignored. */
-START_TEST(not_asked) {
+TEST(not_asked) {
     const char *set[] = {"RANK=9", "PMIX_NAMESPACE=x", NULL};
     dlc_job_options options = {.ranks = 2};
     job_process process = process_start_environment(set, &options, join_main, NULL);
     ck_assert_int_eq(process_wait(&process), 0);
     dlc_text_free(&process.text);
 }
-END_TEST
 
-START_TEST(port_is_taken) {
+TEST(port_is_taken) {
     external_job first = external_start(2, NULL, join_main, NULL), second = first;
     external_wait(&first, 0);
     /* A second job on the port where another hub listens. */
@@ -321,11 +315,10 @@ START_TEST(port_is_taken) {
     external_free(&first);
     external_free(&second);
 }
-END_TEST
 
 /* Rank 1 is started with the number of another rank, with another number of ranks, and
  * in a job of another size. */
-START_TEST(ranks_disagree) {
+TEST_EACH(ranks_disagree, 2) {
     static const char *const says[] = {"has been started twice", "expects 4 ranks"};
     static const char *const says_it[] = {"rank 2 has been started twice",
                                           "expects 4 ranks"};
@@ -341,7 +334,6 @@ START_TEST(ranks_disagree) {
     ck_assert(external_prints(&job, 1, says_it[_i]));
     external_free(&job);
 }
-END_TEST
 
 #define LONG "0123456789012345678901234567890123456789"
 
@@ -363,7 +355,7 @@ static const struct {
 };
 
 /* The last of three ranks has others. */
-START_TEST(settings_differ) {
+TEST_EACH(settings_differ, COUNT(differences)) {
     external_job job = {.ranks = 3, .port = free_port()};
     for (int r = 0; r < 3; r++) {
         dlc_job_options options = {.ranks = 1, .settings = differences[_i].settings[r]};
@@ -378,10 +370,9 @@ START_TEST(settings_differ) {
     ck_assert_ptr_null(strstr(strstr(text, "net.ini") + 1, "net.ini"));
     external_free(&job);
 }
-END_TEST
 
 /* A rank that joins after the job has failed is told so at once. */
-START_TEST(too_late) {
+TEST(too_late) {
     static const char *const other[] = {"WORLD_SIZE=4", NULL};
     dlc_job_options options = {.ranks = 1};
     external_job job = {.ranks = 3, .port = free_port()};
@@ -393,9 +384,8 @@ START_TEST(too_late) {
     ck_assert(external_prints(&job, 2, "joined too late"));
     external_free(&job);
 }
-END_TEST
 
-START_TEST(missing_ranks_are_named) {
+TEST(missing_ranks_are_named) {
     dlc_job_options options = {.ranks = 1, .rendezvous_timeout = 0.7};
     external_job job = {.ranks = 6, .port = free_port()};
     external_start_rank(&job, 0, NULL, &options, never_main, NULL);
@@ -406,9 +396,8 @@ START_TEST(missing_ranks_are_named) {
     ck_assert_int_eq(process_wait(&job.process[2]), 5);
     external_free(&job);
 }
-END_TEST
 
-START_TEST(rank_0_is_missing) {
+TEST(rank_0_is_missing) {
     dlc_job_options options = {.ranks = 1, .rendezvous_timeout = 0.5};
     external_job job = {.ranks = 2, .port = free_port()};
     external_start_rank(&job, 1, NULL, &options, never_main, NULL);
@@ -416,7 +405,6 @@ START_TEST(rank_0_is_missing) {
     ck_assert(external_prints(&job, 1, "could not reach rank 0 at 127.0.0.1:"));
     external_free(&job);
 }
-END_TEST
 
 static const struct {
     const char *set[6];
@@ -430,7 +418,7 @@ static const struct {
      "'never-08-ib'"},
 };
 
-START_TEST(unknown_name) {
+TEST_EACH(unknown_name, COUNT(unknown_names)) {
     dlc_job_options options = {.ranks = 1, .external = 1, .rendezvous_timeout = 0.5};
     job_process process = process_start_environment(unknown_names[_i].set, &options,
                                                     never_main, NULL);
@@ -440,7 +428,6 @@ START_TEST(unknown_name) {
     ck_assert(strstr(dlc_text_string(&process.text), unknown_names[_i].name));
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* ---- Secrets ----------------------------------------------------------------- */
 
@@ -459,7 +446,7 @@ static const secret_case secret_cases[] = {
     {{NULL}, {SECRET_A}, "has no secret, but this rank has"},
 };
 
-START_TEST(secrets) {
+TEST_EACH(secrets, COUNT(secret_cases)) {
     const secret_case *test = &secret_cases[_i];
     dlc_job_options options = {.ranks = 1, .rendezvous_timeout = 1};
     external_job job = {.ranks = 2, .port = free_port()};
@@ -473,9 +460,8 @@ START_TEST(secrets) {
         ck_assert(external_prints(&job, 1, test->says));
     external_free(&job);
 }
-END_TEST
 
-START_TEST(secret_file) {
+TEST_EACH(secret_file, 2) {
     char path[] = "/tmp/dlcore-secret-XXXXXX", variable[64];
     const char *extra[] = {variable, NULL};
     int fd = mkstemp(path);
@@ -491,7 +477,6 @@ START_TEST(secret_file) {
     unlink(path);
     external_free(&job);
 }
-END_TEST
 
 /* Any address of this machine except loopback, if it has one. */
 static int find_address(char *text, size_t room) {
@@ -503,7 +488,7 @@ static int find_address(char *text, size_t room) {
     return got;
 }
 
-START_TEST(off_loopback_needs_a_secret) {
+TEST_EACH(off_loopback_needs_a_secret, 2) {
     char own[64], address[96];
     if (!find_address(own, sizeof own))
         return;
@@ -520,7 +505,6 @@ START_TEST(off_loopback_needs_a_secret) {
         ck_assert(external_prints(&job, 0, "except on loopback, ranks need a secret"));
     external_free(&job);
 }
-END_TEST
 
 /* A machine's own name may mean loopback there, and there alone: rank 1 stands for a
  * rank on another machine. With DLCORE_ADDR instead of MASTER_ADDR it is the same. */
@@ -535,7 +519,7 @@ static const struct {
     {"MASTER_ADDR=own-name", "LOCAL_WORLD_SIZE=2", 0},
 };
 
-START_TEST(own_name_is_loopback) {
+TEST_EACH(own_name_is_loopback, COUNT(own_names)) {
     char own[64], address[96];
     if (own_names[_i].other && !find_address(own, sizeof own))
         return;
@@ -550,7 +534,6 @@ START_TEST(own_name_is_loopback) {
     external_wait(&job, 0);
     external_free(&job);
 }
-END_TEST
 
 /* ---- Signals ----------------------------------------------------------------- */
 
@@ -568,7 +551,7 @@ static int obey_main(dlc_job *job, void *argument) {
     return 0;
 }
 
-START_TEST(a_signal_to_anyone) {
+TEST_EACH(a_signal_to_anyone, 6) {
     external_job job = external_start(3, NULL, obey_main, NULL);
     shared_wait_ranks(3);
     pid_t to = _i < 3 ? job.process[_i].pid : atomic_load(&shared->pid[_i - 3]);
@@ -585,12 +568,11 @@ START_TEST(a_signal_to_anyone) {
     external_wait(&job, 128 + SIGTERM);
     external_free(&job);
 }
-END_TEST
 
 /* The launcher dies without a word to the ranks that it has started: they stop as if
  * asked to, with time for a checkpoint, and go on if nobody is said to be their
  * launcher. */
-START_TEST(the_launcher_dies) {
+TEST_EACH(the_launcher_dies, 3) {
     static const char *const launched[] = {"TORCHELASTIC_RUN_ID=7", NULL};
     enum { RANKS = 2 };
     external_job job = {.ranks = RANKS, .port = free_port()};
@@ -621,10 +603,9 @@ START_TEST(the_launcher_dies) {
     for (int r = 0; r < RANKS; r++)
         ck_assert_uint_eq(atomic_load(&shared->seen[r]), DLC_JOB_STOP);
 }
-END_TEST
 
 /* A signal while ranks are still missing ends the job at once. */
-START_TEST(a_signal_while_waiting) {
+TEST_EACH(a_signal_while_waiting, 2) {
     external_job job = {.ranks = 3, .port = free_port()};
     external_start_rank(&job, 0, NULL, NULL, never_main, NULL);
     external_start_rank(&job, 1, NULL, NULL, never_main, NULL);
@@ -636,37 +617,4 @@ START_TEST(a_signal_while_waiting) {
     ck_assert_int_eq(second, 128 + SIGTERM);
     ck_assert_double_lt(dlc_since(start), 10);
     external_free(&job);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("external");
-    tcase_add_loop_test(tests, all_ranks_join, 0, 4);
-    tcase_add_test(tests, rank_0_comes_last);
-    tcase_add_loop_test(tests, other_addresses, 0, 4);
-    tcase_add_loop_test(tests, late_name, 0, sizeof late_names / sizeof *late_names);
-    tcase_add_loop_test(tests, slurm_variables, 0, 2);
-    tcase_add_test(tests, another_port);
-    tcase_add_loop_test(tests, codes_are_shared, 0, sizeof codes / sizeof *codes);
-    tcase_add_loop_test(tests, contradictions, 0,
-                        sizeof wrong_cases / sizeof *wrong_cases);
-    tcase_add_test(tests, not_asked);
-    tcase_add_test(tests, port_is_taken);
-    tcase_add_loop_test(tests, ranks_disagree, 0, 2);
-    tcase_add_loop_test(tests, settings_differ, 0,
-                        sizeof differences / sizeof *differences);
-    tcase_add_test(tests, too_late);
-    tcase_add_test(tests, missing_ranks_are_named);
-    tcase_add_test(tests, rank_0_is_missing);
-    tcase_add_loop_test(tests, unknown_name, 0,
-                        sizeof unknown_names / sizeof *unknown_names);
-    tcase_add_loop_test(tests, secrets, 0, sizeof secret_cases / sizeof *secret_cases);
-    tcase_add_loop_test(tests, secret_file, 0, 2);
-    tcase_add_loop_test(tests, off_loopback_needs_a_secret, 0, 2);
-    tcase_add_loop_test(tests, own_name_is_loopback, 0,
-                        sizeof own_names / sizeof *own_names);
-    tcase_add_loop_test(tests, a_signal_to_anyone, 0, 6);
-    tcase_add_loop_test(tests, the_launcher_dies, 0, 3);
-    tcase_add_loop_test(tests, a_signal_while_waiting, 0, 2);
-    return run_tests("job: external launch", tests);
 }

@@ -1,6 +1,5 @@
 /* Tests lists of hosts, the message that tells a host what to start, and what comes
  * back from there. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "job/hosts.h"
 #include "job/remote_output.h"
 #include "job/remote_start.h"
+#include "support/test.h"
 
 /* ---- Lists ----------------------------------------------------------------------- */
 
@@ -43,7 +43,7 @@ static const struct {
     {"[::1],::1", "::1 2", 2},
 };
 
-START_TEST(lists) {
+TEST_EACH(lists, COUNT(right)) {
     dlc_hosts hosts;
     char text[256];
     ck_assert_int_eq(dlc_hosts_parse(right[_i].text, &hosts), DLC_OK);
@@ -52,19 +52,17 @@ START_TEST(lists) {
     ck_assert_int_eq(hosts.ranks, right[_i].ranks);
     dlc_hosts_free(&hosts);
 }
-END_TEST
 
 static const char *const wrong[] = {
     "",     "a:0",  "a:-1",   "a:1025", "a:1,b:1024", "a:1,a:1024",    "a:",
     "a: 1", "a:2x", "a: b",   ":1",     "a:1023,b,c", "a:512,b,a:512", "a b",
     "-p1",  "[::1", "[::1]x", "[]:1",   "a,",         "a:99999999999"};
 
-START_TEST(wrong_lists) {
+TEST_EACH(wrong_lists, COUNT(wrong)) {
     dlc_hosts hosts = {.count = 77};
     dlc_status status = dlc_hosts_parse(wrong[_i], &hosts);
     ck_assert_msg(status == DLC_ERR_CONFIG && hosts.count == 77, "%s", wrong[_i]);
 }
-END_TEST
 
 /* ---- Files -------------------------------------------------------------------------
  */
@@ -96,7 +94,7 @@ static const struct {
     {"a cores=2\n", NULL, "line 1: 'cores=2': after the host"},
 };
 
-START_TEST(host_files) {
+TEST_EACH(host_files, COUNT(files)) {
     dlc_hosts hosts = {.count = 77};
     char text[256], path[] = "/tmp/hosts-XXXXXX";
     int fd = mkstemp(path);
@@ -117,7 +115,6 @@ START_TEST(host_files) {
     ck_assert_str_eq(text, files[_i].means);
     dlc_hosts_free(&hosts);
 }
-END_TEST
 
 /* ---- The message to a host ---------------------------------------------------------
  */
@@ -148,7 +145,7 @@ static void check_lists(char **a, char **b) {
     ck_assert(!*a && !*b);
 }
 
-START_TEST(message) {
+TEST(message) {
     dlc_text text = {0};
     dlc_remote_start read;
     dlc_remote_start_write(&start, &text);
@@ -173,7 +170,6 @@ START_TEST(message) {
     }
     dlc_text_free(&text);
 }
-END_TEST
 
 /* ---- Output ---------------------------------------------------------------------- */
 
@@ -205,7 +201,7 @@ static int pass_on(const char *printed, size_t at_once) {
     return dlc_remote_output_has_started(&output);
 }
 
-START_TEST(output) {
+TEST_EACH(output, COUNT(outputs)) {
     for (size_t at_once = 1; at_once <= 1000; at_once += 999) {
         char passed[64] = "";
         int ends[2], kept = dup(STDOUT_FILENO);
@@ -221,21 +217,4 @@ START_TEST(output) {
         ck_assert_str_eq(passed, outputs[_i].passed_on);
         ck_assert_int_eq(has_started, outputs[_i].has_started);
     }
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("job_hosts");
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, host_files, 0, sizeof files / sizeof *files);
-    tcase_add_loop_test(tests, lists, 0, sizeof right / sizeof *right);
-    tcase_add_loop_test(tests, wrong_lists, 0, sizeof wrong / sizeof *wrong);
-    tcase_add_test(tests, message);
-    tcase_add_loop_test(tests, output, 0, sizeof outputs / sizeof *outputs);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
 }

@@ -1,10 +1,8 @@
 /* Tests what the hub decides, without processes: its ranks are remote ones, whose side
  * of the control channel each test plays. */
-#include <check.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,6 +15,7 @@
 #include "job/job.h"
 #include "job/signals.h"
 #include "job/spawn.h"
+#include "support/test.h"
 
 enum { RANKS = 3 };
 
@@ -96,9 +95,11 @@ static void say(int rank, const void *bytes, size_t count) {
     ck_assert_int_eq(send(far_end[rank], bytes, count, MSG_NOSIGNAL), (ssize_t)count);
 }
 
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
 /* ---- How a job ends ---------------------------------------------------------- */
 
-START_TEST(first_failure_counts) {
+TEST(first_failure_counts) {
     dlc_hub_rank_ended(&hub, 1, 0, 3);
     ck_assert(hub.aborting);
     ck_assert_uint_gt(hub.kill_at, dlc_now_ns()); /* the others have time to end */
@@ -111,9 +112,8 @@ START_TEST(first_failure_counts) {
     expect_nothing(2);
     ck_assert_int_eq(dlc_hub_exit_code(&hub), 3);
 }
-END_TEST
 
-START_TEST(ranks_return) {
+TEST(ranks_return) {
     const dlc_frame returned = {.kind = DLC_FRAME_RETURNED};
     say(1, &returned, sizeof returned);
     dlc_hub_read(&hub, 1);
@@ -125,17 +125,15 @@ START_TEST(ranks_return) {
                  "rank 2 (host h, pid 102) ended with exit code 0 before its work was "
                  "done: a plugin, or a library that it uses, has called _exit()");
 }
-END_TEST
 
-START_TEST(a_signal_is_worse_than_a_code) {
+TEST(a_signal_is_worse_than_a_code) {
     dlc_hub_rank_ended(&hub, 1, 0, 3);
     ck_assert_int_eq(dlc_hub_exit_code(&hub), 3);
     dlc_hub_rank_ended(&hub, 0, 1, SIGSEGV);
     ck_assert_int_eq(dlc_hub_exit_code(&hub), dlc_exit_code(DLC_ERR_PEER));
 }
-END_TEST
 
-START_TEST(own_kills_are_no_loss) {
+TEST(own_kills_are_no_loss) {
     dlc_hub_rank_ended(&hub, 1, 0, 3);
     dlc_hub_kill_rank(&hub, 0, SIGKILL);
     dlc_hub_rank_ended(&hub, 0, 1, SIGKILL);
@@ -144,16 +142,14 @@ START_TEST(own_kills_are_no_loss) {
     dlc_hub_rank_ended(&hub, 2, 1, SIGKILL);
     ck_assert_int_eq(dlc_hub_exit_code(&hub), 128 + SIGTERM);
 }
-END_TEST
 
-START_TEST(first_abort_counts) {
+TEST(first_abort_counts) {
     dlc_hub_abort(&hub, DLC_ERR_INTERNAL, "first");
     dlc_hub_abort(&hub, DLC_ERR_PEER, "second");
     expect_frame(2, DLC_FRAME_ABORT, DLC_ERR_INTERNAL, "first");
     expect_nothing(2);
     ck_assert_int_eq(dlc_hub_exit_code(&hub), dlc_exit_code(DLC_ERR_INTERNAL));
 }
-END_TEST
 
 /* ---- Collectives ------------------------------------------------------------- */
 
@@ -166,7 +162,7 @@ static dlc_frame gather_of(size_t bytes) {
     return (dlc_frame){.kind = DLC_FRAME_ALL_GATHER, .size = bytes, .bytes = bytes};
 }
 
-START_TEST(contributions_are_in_rank_order) {
+TEST(contributions_are_in_rank_order) {
     static const int order[RANKS] = {2, 0, 1};
     char text[64];
     for (int i = 0; i < RANKS; i++) {
@@ -182,7 +178,6 @@ START_TEST(contributions_are_in_rank_order) {
     }
     ck_assert(!hub.aborting);
 }
-END_TEST
 
 static const struct {
     dlc_frame first, second;
@@ -200,16 +195,15 @@ static const struct {
      "all-gather of 4"},
 };
 
-START_TEST(different_calls_are_reported) {
+TEST_EACH(different_calls_are_reported, COUNT(unlike)) {
     ck_assert(begin(2, unlike[_i].first) || unlike[_i].first.number == 2);
     ck_assert(!begin(0, unlike[_i].second));
     expect_frame(1, DLC_FRAME_ABORT, DLC_ERR_INTERNAL, unlike[_i].says);
 }
-END_TEST
 
 /* A header that does not fit the call, and a call before the last result has been
  * sent. */
-START_TEST(malformed_calls_are_reported) {
+TEST_EACH(malformed_calls_are_reported, 5) {
     if (_i == 0) {
         ck_assert(begin(1, gather_of(4)));
         dlc_hub_call_end(&hub, 1);
@@ -226,18 +220,16 @@ START_TEST(malformed_calls_are_reported) {
     expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_INTERNAL,
                  "rank 1 sent a malformed message");
 }
-END_TEST
 
 /* The limit applies to the whole result, not to each contribution. */
-START_TEST(large_results_are_refused) {
+TEST(large_results_are_refused) {
     ck_assert(!begin(1, gather_of(DLC_FRAME_BYTES_MAX / 2)));
     expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_INTERNAL,
                  "too much for the control channel");
     ck_assert(!hub.call.open);
 }
-END_TEST
 
-START_TEST(ended_ranks_are_not_waited_for) {
+TEST(ended_ranks_are_not_waited_for) {
     ck_assert(begin(0, gather_of(4)));
     dlc_hub_call_end(&hub, 0);
     peer[0].returned = peer[2].returned = 1;
@@ -248,11 +240,10 @@ START_TEST(ended_ranks_are_not_waited_for) {
     expect_frame(1, DLC_FRAME_ABORT, DLC_ERR_PEER,
                  "rank 2 (host h, pid 102) has ended");
 }
-END_TEST
 
 /* A result larger than the socket's buffer is sent in pieces, and what follows it comes
  * after it. */
-START_TEST(results_go_out_whole) {
+TEST(results_go_out_whole) {
     enum { BYTES = 3 << 20 };
     const int room = 1;
     const dlc_frame request = {.kind = DLC_FRAME_REQUEST, .number = 5};
@@ -291,11 +282,10 @@ START_TEST(results_go_out_whole) {
     expect_frame(1, DLC_FRAME_REQUEST, 5, "");
     dlc_free(got);
 }
-END_TEST
 
 /* ---- Receiving --------------------------------------------------------------- */
 
-START_TEST(frames_come_in_pieces) {
+TEST(frames_come_in_pieces) {
     char bytes[sizeof(dlc_frame) + 4], text[64];
     const dlc_frame frame = gather_of(4);
     for (int r = 0; r < RANKS; r++) {
@@ -311,7 +301,6 @@ START_TEST(frames_come_in_pieces) {
     ck_assert_str_eq(text, "<00><11><22>");
     ck_assert(!hub.aborting);
 }
-END_TEST
 
 static const dlc_frame unknown[] = {
     {DLC_FRAME_SIGNAL, SIGKILL, 0, 0}, {DLC_FRAME_SIGNAL, 0, 0, 0},
@@ -319,15 +308,14 @@ static const dlc_frame unknown[] = {
     {DLC_FRAME_RESULT, 0, 0, 0},       {99, 0, 0, 0},
 };
 
-START_TEST(unknown_messages_are_refused) {
+TEST_EACH(unknown_messages_are_refused, COUNT(unknown)) {
     say(1, &unknown[_i], sizeof unknown[_i]);
     dlc_hub_read(&hub, 1);
     expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_INTERNAL, "sent an unknown message");
 }
-END_TEST
 
 /* A rank that cannot take part in what all open says so to those that wait for it. */
-START_TEST(withdrawals_are_spread) {
+TEST(withdrawals_are_spread) {
     const dlc_frame frame = {
         .kind = DLC_FRAME_WITHDRAWN, .number = DLC_ERR_PEER, .size = 4, .bytes = 7};
     say(1, &frame, sizeof frame);
@@ -338,10 +326,9 @@ START_TEST(withdrawals_are_spread) {
                      "rank 1 (host h, pid 101): no link");
     ck_assert(!hub.aborting);
 }
-END_TEST
 
 /* Only remote ranks send heartbeats; those of children are taken by the hub. */
-START_TEST(heartbeats_come_from_remote_ranks) {
+TEST(heartbeats_come_from_remote_ranks) {
     const dlc_frame frame = {.kind = DLC_FRAME_HEARTBEAT,
                              .bytes = sizeof(dlc_heartbeat)};
     const dlc_heartbeat heartbeat = {.pid = 77, .state = 'R', .steps = 5};
@@ -359,9 +346,8 @@ START_TEST(heartbeats_come_from_remote_ranks) {
     expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_INTERNAL, "sent an unknown message");
     peer[2].remote = 1;
 }
-END_TEST
 
-START_TEST(channels_pass_frames_on) {
+TEST(channels_pass_frames_on) {
     const dlc_frame frame = {.kind = DLC_FRAME_ABORT, .number = 7, .bytes = 5};
     const dlc_frame huge = {.kind = DLC_FRAME_ABORT,
                             .bytes = DLC_FRAME_BYTES_MAX + 1ull};
@@ -385,7 +371,6 @@ START_TEST(channels_pass_frames_on) {
     dlc_channel_close(&from);
     peer[0].control = -1;
 }
-END_TEST
 
 /* Writes in two pieces, with a pause that the reader has to wait through. */
 static void *send_in_two(void *argument) {
@@ -396,7 +381,7 @@ static void *send_in_two(void *argument) {
     return NULL;
 }
 
-START_TEST(frames_are_read_whole) {
+TEST(frames_are_read_whole) {
     pthread_t thread;
     char text[6] = "";
     ck_assert_int_eq(pthread_create(&thread, NULL, send_in_two, &peer[0].control), 0);
@@ -404,7 +389,6 @@ START_TEST(frames_are_read_whole) {
     pthread_join(thread, NULL);
     ck_assert_str_eq(text, "hello");
 }
-END_TEST
 
 /* ---- Hangs ------------------------------------------------------------------- */
 
@@ -420,7 +404,7 @@ static void set_idle(double seconds) {
     }
 }
 
-START_TEST(waiting_ranks_are_not_culprits) {
+TEST(waiting_ranks_are_not_culprits) {
     set_idle(2);
     peer[0].last_check = dlc_now_ns();
     dlc_hub_watchdog_check(&hub);
@@ -433,9 +417,8 @@ START_TEST(waiting_ranks_are_not_culprits) {
     }
     ck_assert_int_eq(dlc_hub_exit_code(&hub), dlc_exit_code(DLC_ERR_PEER));
 }
-END_TEST
 
-START_TEST(all_wait_for_each_other) {
+TEST(all_wait_for_each_other) {
     set_idle(2);
     for (int r = 0; r < RANKS; r++)
         peer[r].last_check = dlc_now_ns();
@@ -443,10 +426,9 @@ START_TEST(all_wait_for_each_other) {
     expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_PEER, "all wait for each other");
     expect_nothing(0);
 }
-END_TEST
 
 /* A computing rank has ten times the hang timeout, and no more. */
-START_TEST(computing_ranks_get_more_time) {
+TEST(computing_ranks_get_more_time) {
     set_idle(9);
     for (int r = 0; r < RANKS; r++)
         peer[r].last_check = dlc_now_ns();
@@ -460,10 +442,9 @@ START_TEST(computing_ranks_get_more_time) {
     dlc_hub_watchdog_check(&hub);
     ck_assert(hub.aborting);
 }
-END_TEST
 
 /* What a rank has computed reaches the others a moment after it begins to wait. */
-START_TEST(computing_ends) {
+TEST_EACH(computing_ends, 2) {
     set_idle(11);
     hub.stop_signal = _i ? SIGTERM : 0;
     hub.stopped_at = ago(2);
@@ -482,11 +463,10 @@ START_TEST(computing_ends) {
     ck_assert_int_eq(hub.aborting, !_i);
     ck_assert_int_eq(hub.killed, _i);
 }
-END_TEST
 
 /* Threads that read data, or a full machine, make ranks look busy whose main threads
  * wait. The report names what was lost. */
-START_TEST(busy_ranks_may_wait) {
+TEST(busy_ranks_may_wait) {
     set_idle(2);
     for (int r = 0; r < RANKS; r++)
         peer[r].last_wait = peer[r].last_check = peer[r].last_busy = dlc_now_ns();
@@ -503,9 +483,8 @@ START_TEST(busy_ranks_may_wait) {
                  "2");
     expect_nothing(0);
 }
-END_TEST
 
-START_TEST(silent_agents_are_lost) {
+TEST(silent_agents_are_lost) {
     set_idle(0);
     peer[1].last_heard = ago(2);
     peer[2].last_heard = ago(2);
@@ -514,11 +493,10 @@ START_TEST(silent_agents_are_lost) {
     ck_assert(hub.aborting && !peer[1].running && peer[2].running);
     expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_PEER, "lost rank 1 (host h, pid 101)");
 }
-END_TEST
 
 /* A stopping job waits for ranks that wait or save, but not for one that goes on
  * computing. */
-START_TEST(stopping_has_an_end) {
+TEST(stopping_has_an_end) {
     set_idle(5);
     hub.stop_signal = SIGTERM;
     hub.stopped_at = ago(3);
@@ -540,11 +518,10 @@ START_TEST(stopping_has_an_end) {
         expect_frame(r, DLC_FRAME_KILL, SIGKILL, "");
     ck_assert_int_eq(dlc_hub_exit_code(&hub), 128 + SIGTERM);
 }
-END_TEST
 
 /* Ranks whose agents do not answer are killed when their time is over, and then no
  * longer waited for. */
-START_TEST(killed_ranks_are_abandoned) {
+TEST(killed_ranks_are_abandoned) {
     int code = 99;
     uint64_t start = dlc_now_ns();
     dlc_hub_rank_ended(&hub, 1, 0, 3);
@@ -559,11 +536,10 @@ START_TEST(killed_ranks_are_abandoned) {
         ck_assert(peer[r].killed_by_hub && !peer[r].running);
     }
 }
-END_TEST
 
 /* A rank that ended is not signalled again, and one that is asked to end by another
  * signal than SIGKILL ends by itself. */
-START_TEST(kills_are_told_apart) {
+TEST(kills_are_told_apart) {
     peer[2].running = 0;
     dlc_hub_kill_rank(&hub, 2, SIGKILL);
     expect_nothing(2);
@@ -574,11 +550,10 @@ START_TEST(kills_are_told_apart) {
     dlc_hub_rank_ended(&hub, 1, 1, SIGTERM);
     ck_assert_int_eq(dlc_hub_exit_code(&hub), dlc_exit_code(DLC_ERR_PEER));
 }
-END_TEST
 
 /* After a time in which this process was stopped, all timers begin anew: nobody was
  * silent, stuck or slow. */
-START_TEST(a_stopped_hub_blames_nobody) {
+TEST(a_stopped_hub_blames_nobody) {
     set_idle(50);
     for (int r = 0; r < RANKS; r++)
         peer[r].last_heard = peer[r].last_disk_wait = ago(50);
@@ -594,10 +569,9 @@ START_TEST(a_stopped_hub_blames_nobody) {
     }
     ck_assert_uint_gt(hub.last_heartbeat, ago(10));
 }
-END_TEST
 
 /* What a heartbeat reports is noted each by itself. */
-START_TEST(heartbeats_move_their_timers) {
+TEST(heartbeats_move_their_timers) {
     static const dlc_heartbeat news[] = {{.steps = 2, .checks = 7},
                                          {.steps = 1, .checks = 8},
                                          {.steps = 1, .checks = 7, .busy = 1},
@@ -616,10 +590,9 @@ START_TEST(heartbeats_move_their_timers) {
         ck_assert_uint_lt(peer[2].last_progress, ago(10));
     }
 }
-END_TEST
 
 /* The result of a collective ends a wait, which was no hang, for every rank. */
-START_TEST(results_count_as_progress) {
+TEST(results_count_as_progress) {
     set_idle(50);
     for (int r = 0; r < RANKS; r++) {
         ck_assert(begin(r, gather_of(0)));
@@ -634,10 +607,9 @@ START_TEST(results_count_as_progress) {
     ck_assert(!hub.call.open);
     ck_assert(begin(2, gather_of(4))); /* the next call may be another one */
 }
-END_TEST
 
 /* A stall is warned of once, and the next one again. */
-START_TEST(each_stall_is_warned_of) {
+TEST(each_stall_is_warned_of) {
     for (int i = 0; i < 2; i++) {
         set_idle(3 + i);
         for (int r = 0; r < RANKS; r++)
@@ -652,11 +624,10 @@ START_TEST(each_stall_is_warned_of) {
                               : peer[2].last_progress);
     }
 }
-END_TEST
 
 /* Ranks that have waited for each other for long never stop, with any hang timeout;
  * those that wait for one that computes, or that has just made progress, do. */
-START_TEST(hung_jobs_stop) {
+TEST_EACH(hung_jobs_stop, 6) {
     enum { ALL_WAIT, ONE_COMPUTES, ONE_PROGRESSES };
     int what = _i / 2;
     set_idle(11);
@@ -673,21 +644,19 @@ START_TEST(hung_jobs_stop) {
     ck_assert_int_eq(hub.killed, what == ALL_WAIT);
     ck_assert(!hub.aborting);
 }
-END_TEST
 
 /* Exit codes are cut to a byte; only 0 becomes 0. */
-START_TEST(codes_fit_a_byte) {
+TEST(codes_fit_a_byte) {
     static const struct {
         int code, byte;
     } cases[] = {{0, 0}, {1, 1}, {255, 255}, {256, 1}, {257, 1}, {512, 1}, {-1, 255}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ck_assert_int_eq(dlc_exit_byte(cases[i].code), cases[i].byte);
 }
-END_TEST
 
 /* ---- Signals ----------------------------------------------------------------- */
 
-START_TEST(asked_again) {
+TEST(asked_again) {
     uint64_t mine = 0, other = 0;
     dlc_hub_signal(&hub, SIGINT, &mine);
     expect_frame(1, DLC_FRAME_REQUEST, DLC_JOB_STOP, "");
@@ -701,56 +670,4 @@ START_TEST(asked_again) {
     ck_assert(hub.killed);
     expect_frame(1, DLC_FRAME_KILL, SIGKILL, "");
     ck_assert_int_eq(dlc_hub_exit_code(&hub), 128 + SIGINT);
-}
-END_TEST
-
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
-
-int main(void) {
-    const TTest *const tests[] = {
-        first_failure_counts,
-        ranks_return,
-        a_signal_is_worse_than_a_code,
-        own_kills_are_no_loss,
-        first_abort_counts,
-        contributions_are_in_rank_order,
-        large_results_are_refused,
-        ended_ranks_are_not_waited_for,
-        results_go_out_whole,
-        frames_come_in_pieces,
-        withdrawals_are_spread,
-        heartbeats_come_from_remote_ranks,
-        channels_pass_frames_on,
-        frames_are_read_whole,
-        waiting_ranks_are_not_culprits,
-        all_wait_for_each_other,
-        computing_ranks_get_more_time,
-        busy_ranks_may_wait,
-        silent_agents_are_lost,
-        stopping_has_an_end,
-        killed_ranks_are_abandoned,
-        kills_are_told_apart,
-        a_stopped_hub_blames_nobody,
-        heartbeats_move_their_timers,
-        results_count_as_progress,
-        each_stall_is_warned_of,
-        codes_fit_a_byte,
-        asked_again,
-    };
-    Suite *suite = suite_create("job: the hub");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, setup, teardown);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(all, tests[i]);
-    tcase_add_loop_test(all, different_calls_are_reported, 0, COUNT(unlike));
-    tcase_add_loop_test(all, malformed_calls_are_reported, 0, 5);
-    tcase_add_loop_test(all, hung_jobs_stop, 0, 6);
-    tcase_add_loop_test(all, computing_ends, 0, 2);
-    tcase_add_loop_test(all, unknown_messages_are_refused, 0, COUNT(unknown));
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

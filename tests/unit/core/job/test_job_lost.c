@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "job_fixture.h"
+#include "support/test.h"
 
 /* Waits as a transport does: calls dlc_job_check over and over, mostly asleep. */
 static dlc_status wait_for_others(dlc_job *job) {
@@ -69,9 +69,11 @@ static void reap_orphans(void) {
         continue;
 }
 
+TEST_SETTINGS(.timeout = 30, .setup = fixture_setup, .teardown = fixture_teardown);
+
 /* ---- Deaths ------------------------------------------------------------------ */
 
-START_TEST(rank_is_killed) {
+TEST_EACH(rank_is_killed, 12) {
     int ranks = 2 + _i % 3, victim = _i % ranks;
     external_job job = external_start(ranks, NULL, _i % 2 ? collect_main : victim_main,
                                       NULL);
@@ -87,11 +89,10 @@ START_TEST(rank_is_killed) {
     ck_assert(external_prints(&job, 0, words));
     external_free(&job);
 }
-END_TEST
 
 /* The agent is killed, not the rank: no process is left that could report how the rank
  * ended. */
-START_TEST(agent_is_killed) {
+TEST(agent_is_killed) {
     external_job job = external_start(3, NULL, victim_main, NULL);
     shared_wait_ranks(3);
     usleep(600000); /* a heartbeat has come */
@@ -108,9 +109,8 @@ START_TEST(agent_is_killed) {
     reap_orphans();
     external_free(&job);
 }
-END_TEST
 
-START_TEST(hub_is_killed) {
+TEST(hub_is_killed) {
     external_job job = external_start(3, NULL, victim_main, NULL);
     shared_wait_ranks(3);
     kill(job.process[0].pid, SIGKILL);
@@ -124,7 +124,6 @@ START_TEST(hub_is_killed) {
     reap_orphans();
     external_free(&job);
 }
-END_TEST
 
 static int unresponsive_main(dlc_job *job, void *argument) {
     (void)argument;
@@ -134,7 +133,7 @@ static int unresponsive_main(dlc_job *job, void *argument) {
     return 0;
 }
 
-START_TEST(unresponsive_ranks_are_killed) {
+TEST_EACH(unresponsive_ranks_are_killed, 2) {
     external_job job = external_start(3, NULL, unresponsive_main, NULL);
     shared_wait_ranks(3);
     kill(_i ? job.process[0].pid : atomic_load(&shared->pid[1]), SIGKILL);
@@ -148,10 +147,9 @@ START_TEST(unresponsive_ranks_are_killed) {
     reap_orphans();
     external_free(&job);
 }
-END_TEST
 
 /* A process is killed before all ranks have joined. */
-START_TEST(killed_early) {
+TEST_EACH(killed_early, 2) {
     external_job job = {.ranks = 3, .port = free_port()};
     external_start_rank(&job, 0, NULL, NULL, victim_main, NULL);
     external_start_rank(&job, 1, NULL, NULL, victim_main, NULL);
@@ -162,7 +160,6 @@ START_TEST(killed_early) {
     reap_orphans();
     external_free(&job);
 }
-END_TEST
 
 /* ---- Hangs ------------------------------------------------------------------- */
 
@@ -212,7 +209,7 @@ static void check_report(const char *rank_0, int how) {
     ck_assert_msg(strstr(rank_0, "was killed by signal") == NULL, "%s", rank_0);
 }
 
-START_TEST(local_rank_hangs) {
+TEST_RANGE(local_rank_hangs, STOPS, SLEEPS + 1) {
     int how = _i;
     dlc_job_options options = {.ranks = 3, .hang_timeout = HANG_TIMEOUT};
     uint64_t start = dlc_now_ns();
@@ -223,9 +220,8 @@ START_TEST(local_rank_hangs) {
     ck_assert_int_eq(atomic_load(&shared->count), 2);
     dlc_text_free(&process.text);
 }
-END_TEST
 
-START_TEST(external_rank_hangs) {
+TEST_RANGE(external_rank_hangs, STOPS, SLEEPS + 1) {
     int how = _i;
     dlc_job_options options = {.ranks = 1, .hang_timeout = HANG_TIMEOUT};
     external_job job = external_start(3, &options, hang_main, &how);
@@ -234,7 +230,6 @@ START_TEST(external_rank_hangs) {
     ck_assert_int_eq(atomic_load(&shared->count), 2);
     external_free(&job);
 }
-END_TEST
 
 static void *compute(void *argument) {
     for (atomic_int *end = argument; !atomic_load(end);)
@@ -261,7 +256,7 @@ static int lost_main(dlc_job *job, void *argument) {
     return dlc_exit_code(status);
 }
 
-START_TEST(all_wait) {
+TEST(all_wait) {
     dlc_job_options options = {.ranks = 2, .hang_timeout = HANG_TIMEOUT};
     job_process process = process_start_options(&options, lost_main, NULL);
     ck_assert_int_eq(process_wait(&process), 5);
@@ -274,10 +269,9 @@ START_TEST(all_wait) {
                   "%s", text);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* An agent, or the hub, is stopped. */
-START_TEST(process_is_stopped) {
+TEST_EACH(process_is_stopped, 2) {
     dlc_job_options options = {.ranks = 1, .hang_timeout = HANG_TIMEOUT};
     external_job job = external_start(2, &options, victim_main, NULL);
     shared_wait_ranks(2);
@@ -294,7 +288,6 @@ START_TEST(process_is_stopped) {
     reap_orphans();
     external_free(&job);
 }
-END_TEST
 
 /* ---- Not hangs --------------------------------------------------------------- */
 
@@ -320,7 +313,7 @@ static int slow_main(dlc_job *job, void *argument) {
     return dlc_exit_code(dlc_job_barrier(job));
 }
 
-START_TEST(slow_is_not_hung) {
+TEST_RANGE(slow_is_not_hung, COMPUTES, BETWEEN + 1) {
     int how = _i;
     dlc_job_options options = {.ranks = 2, .hang_timeout = HANG_TIMEOUT, .unbound = 1};
     dlc_text text = {0};
@@ -330,7 +323,6 @@ START_TEST(slow_is_not_hung) {
     ck_assert_msg(code == 0, "exit code %d: %s", code, dlc_text_string(&text));
     dlc_text_free(&text);
 }
-END_TEST
 
 /* Makes progress until it is told to end. */
 static int paused_main(dlc_job *job, void *argument) {
@@ -347,7 +339,7 @@ static int paused_main(dlc_job *job, void *argument) {
 
 /* A batch system stops all processes of a job for longer than the hang timeout, and
  * continues them one after another: those of one rank first. */
-START_TEST(all_are_stopped) {
+TEST_EACH(all_are_stopped, 2) {
     dlc_job_options options = {.ranks = 1, .hang_timeout = 2.5};
     external_job job = external_start(2, &options, paused_main, NULL);
     shared_wait_ranks(2);
@@ -369,10 +361,9 @@ START_TEST(all_are_stopped) {
     ck_assert_str_eq(dlc_text_string(&job.process[1].text), "");
     external_free(&job);
 }
-END_TEST
 
 /* Without a hang timeout no rank is killed. */
-START_TEST(no_deadline) {
+TEST(no_deadline) {
     dlc_job_options options = {.ranks = 2};
     int how = SLEEPS;
     job_process process = process_start_options(&options, hang_main, &how);
@@ -382,22 +373,4 @@ START_TEST(no_deadline) {
     ck_assert_int_eq(process_wait(&process), 5);
     ck_assert_ptr_nonnull(strstr(dlc_text_string(&process.text), "killed by signal 9"));
     dlc_text_free(&process.text);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("lost");
-    tcase_add_loop_test(tests, rank_is_killed, 0, 12);
-    tcase_add_test(tests, agent_is_killed);
-    tcase_add_test(tests, hub_is_killed);
-    tcase_add_loop_test(tests, unresponsive_ranks_are_killed, 0, 2);
-    tcase_add_loop_test(tests, killed_early, 0, 2);
-    tcase_add_loop_test(tests, local_rank_hangs, STOPS, SLEEPS + 1);
-    tcase_add_loop_test(tests, external_rank_hangs, STOPS, SLEEPS + 1);
-    tcase_add_test(tests, all_wait);
-    tcase_add_loop_test(tests, process_is_stopped, 0, 2);
-    tcase_add_loop_test(tests, slow_is_not_hung, COMPUTES, BETWEEN + 1);
-    tcase_add_loop_test(tests, all_are_stopped, 0, 2);
-    tcase_add_test(tests, no_deadline);
-    return run_tests("job: lost", tests);
 }

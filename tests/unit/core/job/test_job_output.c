@@ -8,6 +8,7 @@
 
 #include "job_fixture.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 
 static void write_all(int fd, const char *bytes, size_t length) {
     while (length) {
@@ -45,7 +46,9 @@ static const struct {
     int ranks, lines;
 } line_cases[] = {{2, 100000}, {4, 5000}, {1, 100}, {8, 100}};
 
-START_TEST(all_lines_whole_and_in_order) {
+TEST_SETTINGS(.timeout = 30, .setup = fixture_setup, .teardown = fixture_teardown);
+
+TEST_EACH(all_lines_whole_and_in_order, COUNT(line_cases)) {
     dlc_text text;
     int ranks = line_cases[_i].ranks, lines = line_cases[_i].lines;
     if (under_valgrind() && lines > 1000)
@@ -67,7 +70,6 @@ START_TEST(all_lines_whole_and_in_order) {
         ck_assert_int_eq(next[r], lines);
     dlc_text_free(&text);
 }
-END_TEST
 
 /* ---- Odd lines ------------------------------------------------------------------ */
 
@@ -87,7 +89,7 @@ static int long_main(dlc_job *job, void *argument) {
     return 0;
 }
 
-START_TEST(long_line_in_pieces) {
+TEST(long_line_in_pieces) {
     dlc_text text;
     ck_assert_int_eq(process_run(2, long_main, NULL, &text), 0);
     int got = 0;
@@ -103,7 +105,6 @@ START_TEST(long_line_in_pieces) {
     ck_assert_int_eq(text.bytes[text.length - 1], '\n');
     dlc_text_free(&text);
 }
-END_TEST
 
 static int odd_main(dlc_job *job, void *argument) {
     const char *const *bytes = argument;
@@ -120,14 +121,13 @@ static const char *const odd[][2] = {
     {"a\r\nb\n", "[rank 1] a\r\n[rank 1] b\n"},
 };
 
-START_TEST(odd_lines) {
+TEST_EACH(odd_lines, COUNT(odd)) {
     dlc_text text;
     const char *bytes = odd[_i][0];
     ck_assert_int_eq(process_run(2, odd_main, &bytes, &text), 0);
     ck_assert_str_eq(dlc_text_string(&text), odd[_i][1]);
     dlc_text_free(&text);
 }
-END_TEST
 
 /* ---- Last output ----------------------------------------------------------------- */
 
@@ -141,7 +141,7 @@ static int die_main(dlc_job *job, void *argument) {
     return dlc_exit_code(dlc_job_barrier(job));
 }
 
-START_TEST(last_output_comes_before_the_report) {
+TEST(last_output_comes_before_the_report) {
     dlc_text text;
     ck_assert_int_eq(process_run(2, die_main, NULL, &text), 5);
     const char *words = strstr(
@@ -151,7 +151,6 @@ START_TEST(last_output_comes_before_the_report) {
     ck_assert_msg(words && report && words < report, "%s", text.bytes);
     dlc_text_free(&text);
 }
-END_TEST
 
 /* ---- Destinations ------------------------------------------------------------ */
 
@@ -170,7 +169,7 @@ static void read_whole(FILE *file, char *text, size_t room) {
 }
 
 /* Only rank 0 writes to stdout: it may be a JSON document. */
-START_TEST(stdout_is_rank_0s) {
+TEST(stdout_is_rank_0s) {
     FILE *out = tmpfile(), *err = tmpfile();
     ck_assert(out && err);
     fflush(NULL);
@@ -198,7 +197,6 @@ START_TEST(stdout_is_rank_0s) {
     ck_assert_ptr_nonnull(strstr(text, "[rank 2] 2 to stderr\n"));
     ck_assert_ptr_nonnull(strstr(text, "0 to stderr\n"));
 }
-END_TEST
 
 /* If the output is not read (a paused pager), the abort notice is sent all the same. */
 static int flood_main(dlc_job *job, void *argument) {
@@ -218,7 +216,7 @@ static int flood_main(dlc_job *job, void *argument) {
     return dlc_exit_code(status);
 }
 
-START_TEST(output_is_not_read) {
+TEST(output_is_not_read) {
     job_process process = process_start(3, flood_main, NULL);
     shared_wait_ranks(3);
     usleep(100000); /* pipes are full now */
@@ -228,17 +226,4 @@ START_TEST(output_is_not_read) {
     ck_assert_ptr_nonnull(strstr(process.text.bytes, "[rank 1] line 0\n"));
     ck_assert_ptr_nonnull(strstr(process.text.bytes, "was killed by signal 9"));
     dlc_text_free(&process.text);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("output");
-    tcase_add_loop_test(tests, all_lines_whole_and_in_order, 0,
-                        sizeof line_cases / sizeof *line_cases);
-    tcase_add_test(tests, long_line_in_pieces);
-    tcase_add_loop_test(tests, odd_lines, 0, sizeof odd / sizeof *odd);
-    tcase_add_test(tests, last_output_comes_before_the_report);
-    tcase_add_test(tests, stdout_is_rank_0s);
-    tcase_add_test(tests, output_is_not_read);
-    return run_tests("job: output", tests);
 }

@@ -1,6 +1,5 @@
 /* Tests the client of PMI-1 against launchers that answer wrongly, late or not at all.
  * Right answers are those of real ones: tests/job/launchers.sh. */
-#include <check.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "base/status.h"
 #include "job/pmi_client.h"
+#include "support/test.h"
 
 /* What a launcher answers to one request after the other; NULL: it hangs up. */
 typedef struct launcher {
@@ -71,7 +71,7 @@ static dlc_status run(launcher *self, const char *const *answers, char *text,
 #define PUT "cmd=put_result rc=0 msg=success\n"
 #define BARRIER "cmd=barrier_out\n"
 
-START_TEST(right_answers) {
+TEST(right_answers) {
     static const char *const answers[] = {
         INIT,
         SPACE,
@@ -94,7 +94,6 @@ START_TEST(right_answers) {
     ck_assert_ptr_null(getenv("PMI_FD"));
     ck_assert_ptr_null(getenv("PMI_RANK"));
 }
-END_TEST
 
 static char long_line[2 * DLC_PMI_LINE_MAX];
 
@@ -116,24 +115,10 @@ static const struct {
      "no text of rank 0"},
 };
 
-START_TEST(wrong_answers) {
+TEST_EACH(wrong_answers, COUNT(wrong)) {
     launcher self;
     char text[64] = "";
     memset(long_line, 'x', sizeof long_line - 1);
     ck_assert_int_ne(run(&self, wrong[_i].answers, text, sizeof text), DLC_OK);
     ck_assert_msg(strstr(dlc_detail(), wrong[_i].says), "%s", dlc_detail());
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("job_pmi");
-    TCase *tests = tcase_create("all");
-    tcase_add_test(tests, right_answers);
-    tcase_add_loop_test(tests, wrong_answers, 0, sizeof wrong / sizeof *wrong);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
 }

@@ -1,6 +1,5 @@
 /* Tests a rank alone, at the end of a control channel whose other end, the hub, does
  * what a hub never should; and sending on such a channel. */
-#include <check.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "job/frame.h"
 #include "job/rank.h"
 #include "job/signals.h"
+#include "support/test.h"
 
 typedef struct fake_hub {
     int channel;
@@ -84,7 +84,9 @@ static void close_rank(dlc_job *job, fake_hub *hub) {
     close(hub->channel);
 }
 
-START_TEST(a_result) {
+TEST_SETTINGS(.timeout = 30);
+
+TEST(a_result) {
     fake_hub hub = {0};
     int32_t mine = 7, all = 0;
     dlc_job *job = open_rank(&hub);
@@ -92,9 +94,8 @@ START_TEST(a_result) {
     ck_assert_int_eq(all, 7);
     close_rank(job, &hub);
 }
-END_TEST
 
-START_TEST(a_result_of_another_size) {
+TEST(a_result_of_another_size) {
     fake_hub hub = {.more = 4};
     int32_t mine = 7, all = 0;
     dlc_job *job = open_rank(&hub);
@@ -104,10 +105,9 @@ START_TEST(a_result_of_another_size) {
     ck_assert_int_eq(all, 0);
     close_rank(job, &hub);
 }
-END_TEST
 
 /* What ends the job is the first cause; what comes after it may be a consequence. */
-START_TEST(two_causes) {
+TEST(two_causes) {
     fake_hub hub = {.aborts = {"the first", "the second"}};
     dlc_job *job = open_rank(&hub);
     ck_assert_int_eq(dlc_job_barrier(job), DLC_ERR_PEER);
@@ -119,7 +119,6 @@ START_TEST(two_causes) {
     ck_assert_str_eq(dlc_detail(), "the first");
     close_rank(job, &hub);
 }
-END_TEST
 
 /* ---- Sending ----------------------------------------------------------------- */
 
@@ -144,7 +143,7 @@ static void *read_and_interrupt(void *argument) {
     return NULL;
 }
 
-START_TEST(frames_are_sent_whole) {
+TEST(frames_are_sent_whole) {
     enum { BYTES = 4 << 20 }; /* more than a socket buffers */
     static char payload[BYTES];
     const dlc_frame frame = {.kind = DLC_FRAME_RESULT, .bytes = BYTES};
@@ -161,21 +160,4 @@ START_TEST(frames_are_sent_whole) {
     ck_assert_uint_eq(it.got, sizeof frame + BYTES);
     close(ends[0]);
     close(ends[1]);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("job.rank");
-    TCase *tcase = tcase_create("rank");
-    tcase_set_timeout(tcase, 30);
-    tcase_add_test(tcase, a_result);
-    tcase_add_test(tcase, a_result_of_another_size);
-    tcase_add_test(tcase, two_causes);
-    tcase_add_test(tcase, frames_are_sent_whole);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

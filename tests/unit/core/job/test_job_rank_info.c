@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "job/rank_info.h"
 #include "job_fixture.h"
+#include "support/test.h"
 
 /* A rank on the machine with boot id `boot`, in a container with the network of `node`,
  * which may use the hardware threads of the bit set `cpus`. */
@@ -48,7 +49,9 @@ static const node_case cases[] = {
     {{{"a", "a", 1}, {"b", "b", 1}}, {0, 1}, {0, 0}, {1, 1}},
 };
 
-START_TEST(nodes_and_core_shares) {
+TEST_SETTINGS(.timeout = 30, .setup = fixture_setup, .teardown = fixture_teardown);
+
+TEST_EACH(nodes_and_core_shares, COUNT(cases)) {
     const node_case *test = &cases[_i];
     dlc_rank_details *details = dlc_alloc(RANKS, sizeof *details);
     int ranks = 0;
@@ -68,10 +71,9 @@ START_TEST(nodes_and_core_shares) {
     }
     dlc_free(details);
 }
-END_TEST
 
 /* Ranks are counted on each machine, and assigned its devices round-robin. */
-START_TEST(devices_are_assigned_round_robin) {
+TEST(devices_are_assigned_round_robin) {
     static const char *const boots[] = {"a", "b", "a", "a", "b", "a"};
     static const int32_t list[] = {3, 7, 5}, counted[] = {0, 0, 1, 2, 1, 3};
     dlc_rank_details *details = dlc_alloc(RANKS, sizeof *details);
@@ -91,7 +93,6 @@ START_TEST(devices_are_assigned_round_robin) {
     }
     dlc_free(details);
 }
-END_TEST
 
 /* ---- Whole jobs -------------------------------------------------------------- */
 
@@ -114,7 +115,7 @@ static int mask_main(dlc_job *job, void *argument) {
 }
 
 /* External ranks share the cores of their machine as forked ones do. */
-START_TEST(external_ranks_share_cores) {
+TEST(external_ranks_share_cores) {
     cpu_set_t all;
     ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
     external_job job = external_start(2, NULL, mask_main, NULL);
@@ -125,10 +126,9 @@ START_TEST(external_ranks_share_cores) {
         ck_assert_msg(a && b && (!(a & b) || a == b), "%x %x", a, b);
     external_free(&job);
 }
-END_TEST
 
 /* A rank that its launcher has bound to a core stays there. */
-START_TEST(bound_ranks_stay) {
+TEST(bound_ranks_stay) {
     cpu_set_t all, one;
     external_job job = {.ranks = 2, .port = free_port()};
     ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
@@ -146,7 +146,6 @@ START_TEST(bound_ranks_stay) {
     ck_assert_uint_eq(atomic_load(&shared->seen[1]), 1);
     external_free(&job);
 }
-END_TEST
 
 static int device_main(dlc_job *job, void *argument) {
     const int32_t *expected = argument;
@@ -158,7 +157,7 @@ static int device_main(dlc_job *job, void *argument) {
 }
 
 /* Local ranks are counted, or as LOCAL_RANK says. */
-START_TEST(external_ranks_have_devices) {
+TEST_EACH(external_ranks_have_devices, 2) {
     static const char *const local_rank[] = {"LOCAL_RANK=0", "LOCAL_RANK=0",
                                              "LOCAL_RANK=2"};
     static const int32_t index[] = {4, 9}, expected[2][3] = {{4, 9, 4}, {4, 4, 4}};
@@ -171,15 +170,4 @@ START_TEST(external_ranks_have_devices) {
     }
     external_wait(&job, 0);
     external_free(&job);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("rank_info");
-    tcase_add_loop_test(tests, nodes_and_core_shares, 0, sizeof cases / sizeof *cases);
-    tcase_add_test(tests, devices_are_assigned_round_robin);
-    tcase_add_test(tests, external_ranks_share_cores);
-    tcase_add_loop_test(tests, external_ranks_have_devices, 0, 2);
-    tcase_add_test(tests, bound_ranks_stay);
-    return run_tests("job: rank infos", tests);
 }

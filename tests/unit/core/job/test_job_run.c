@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "job/spawn.h"
 #include "job_fixture.h"
+#include "support/test.h"
 #include "topology/cores.h"
 
 static int nothing_main(dlc_job *job, void *argument) {
@@ -23,7 +24,9 @@ static int nothing_main(dlc_job *job, void *argument) {
     return dlc_job_rank(job) >= 0 ? 0 : 1;
 }
 
-START_TEST(bad_options) {
+TEST_SETTINGS(.timeout = 30, .setup = fixture_setup, .teardown = fixture_teardown);
+
+TEST_EACH(bad_options, 4) {
     static const dlc_job_options bad[] = {
         {.ranks = 0},
         {.ranks = -1},
@@ -35,7 +38,6 @@ START_TEST(bad_options) {
     ck_assert_int_eq(code, 42);
     ck_assert_ptr_nonnull(strstr(dlc_detail(), _i < 3 ? "ranks" : "threads"));
 }
-END_TEST
 
 /* ---- Threads and cores ------------------------------------------------------- */
 
@@ -66,7 +68,7 @@ static int bound_main(dlc_job *job, void *argument) {
     return wrong ? 4 : 0;
 }
 
-START_TEST(cores_are_split) {
+TEST_EACH(cores_are_split, 12) {
     dlc_cores *cores = NULL;
     cpu_set_t all;
     ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
@@ -87,7 +89,6 @@ START_TEST(cores_are_split) {
         ck_assert_uint_eq(sum, (unsigned)CPU_COUNT(&all));
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* ---- The processes ----------------------------------------------------------- */
 
@@ -125,7 +126,7 @@ static int process_main(dlc_job *job, void *argument) {
     return dlc_job_barrier(job) == DLC_OK ? 0 : 5;
 }
 
-START_TEST(processes) {
+TEST(processes) {
     for (int fd = 3; fd < 1000; fd++) /* inherited by this test */
         if (fcntl(fd, F_GETFD) >= 0)
             fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -144,7 +145,6 @@ START_TEST(processes) {
     close(input[1]);
     dlc_text_free(&text);
 }
-END_TEST
 
 /* ---- The caller -------------------------------------------------------------- */
 
@@ -156,7 +156,7 @@ static int count_descriptors(void) {
 }
 
 /* Also if the caller ignores SIGCHLD, as some launchers do. */
-START_TEST(the_caller_is_unchanged) {
+TEST_EACH(the_caller_is_unchanged, 4) {
     sigset_t before, after;
     struct sigaction child = {.sa_handler = SIG_IGN}, now;
     if (_i % 2)
@@ -174,10 +174,9 @@ START_TEST(the_caller_is_unchanged) {
     sigaction(SIGCHLD, NULL, &now);
     ck_assert(now.sa_handler == (_i % 2 ? SIG_IGN : SIG_DFL));
 }
-END_TEST
 
 /* Several jobs, one after the other, in one process. */
-START_TEST(jobs_run_one_after_another) {
+TEST(jobs_run_one_after_another) {
     for (int i = 0; i < 5; i++) {
         dlc_job_options options = {.ranks = 1 + i};
         int code = 3;
@@ -185,11 +184,10 @@ START_TEST(jobs_run_one_after_another) {
         ck_assert_int_eq(code, 0);
     }
 }
-END_TEST
 
 /* ---- No leftovers ------------------------------------------------------------ */
 
-START_TEST(no_descriptors_left) {
+TEST(no_descriptors_left) {
     struct rlimit before, limit;
     int base = count_descriptors();
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -212,11 +210,10 @@ START_TEST(no_descriptors_left) {
     ck_assert_int_gt(failures, 0);
     ck_assert_int_gt(runs, 0);
 }
-END_TEST
 
 /* An allocation fails in the launcher or in a rank: an error, and nothing left
  * behind. */
-START_TEST(no_memory_left) {
+TEST_RANGE(no_memory_left, 1, 4) {
     int descriptors = count_descriptors();
     int failures = 0;
     for (size_t n = 1; n <= 12; n++) {
@@ -233,26 +230,11 @@ START_TEST(no_memory_left) {
     }
     ck_assert_int_ge(failures, 4);
 }
-END_TEST
 
 /* A code that the kernel cannot pass on must not become that of success. */
-START_TEST(exit_codes_fit_a_byte) {
+TEST(exit_codes_fit_a_byte) {
     static const int codes[][2] = {{0, 0},   {1, 1},   {255, 255}, {256, 1},
                                    {257, 1}, {512, 1}, {-1, 255},  {0x305, 5}};
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         ck_assert_int_eq(dlc_exit_byte(codes[i][0]), codes[i][1]);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("run");
-    tcase_add_loop_test(tests, bad_options, 0, 4);
-    tcase_add_loop_test(tests, cores_are_split, 0, 12);
-    tcase_add_test(tests, exit_codes_fit_a_byte);
-    tcase_add_test(tests, processes);
-    tcase_add_loop_test(tests, the_caller_is_unchanged, 0, 4);
-    tcase_add_test(tests, jobs_run_one_after_another);
-    tcase_add_test(tests, no_descriptors_left);
-    tcase_add_loop_test(tests, no_memory_left, 1, 4);
-    return run_tests("job: run", tests);
 }

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "job_fixture.h"
+#include "support/test.h"
 
 /* Works until it is asked to stop; records the requests. */
 static int obey_main(dlc_job *job, void *argument) {
@@ -57,8 +58,10 @@ static void send_signal(const job_process *process, int target, int ranks, int s
 static const int rank_counts[] = {1, 2, 4};
 #define COUNTS (int)(sizeof rank_counts / sizeof *rank_counts)
 
+TEST_SETTINGS(.timeout = 30, .setup = fixture_setup, .teardown = fixture_teardown);
+
 /* Every target, both stop signals, several numbers of ranks. */
-START_TEST(asked_to_stop) {
+TEST_EACH(asked_to_stop, TARGETS *COUNTS * 2) {
     int target = _i % TARGETS, ranks = rank_counts[_i / TARGETS % COUNTS];
     int signal = _i / TARGETS / COUNTS ? SIGTERM : SIGINT, code = 0;
     job_process process = process_start(ranks, obey_main, &code);
@@ -70,7 +73,6 @@ START_TEST(asked_to_stop) {
     ck_assert_str_eq(dlc_text_string(&process.text), "");
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* The first fork is that of the launcher, the second that of rank 0. */
 static int forks;
@@ -85,7 +87,7 @@ static void signal_rank_0(void) {
 }
 
 /* As a batch system does, which knows all processes, at any moment. */
-START_TEST(asked_to_stop_while_it_starts) {
+TEST(asked_to_stop_while_it_starts) {
     int code = 0;
     forks = 0;
     ck_assert_int_eq(pthread_atfork(count_fork, NULL, signal_rank_0), 0);
@@ -94,10 +96,9 @@ START_TEST(asked_to_stop_while_it_starts) {
     ck_assert_str_eq(dlc_text_string(&process.text), "");
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* Requests after which the job continues: a checkpoint, a reload. */
-START_TEST(asked_and_goes_on) {
+TEST_EACH(asked_and_goes_on, TARGETS *COUNTS) {
     int target = _i % TARGETS, ranks = rank_counts[_i / TARGETS], code = 0;
     job_process process = process_start(ranks, obey_main, &code);
     shared_wait_ranks(ranks);
@@ -111,10 +112,9 @@ START_TEST(asked_and_goes_on) {
     ck_assert_int_eq(process_wait(&process), 128 + SIGTERM);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* The exit code of a failed checkpoint takes precedence over that of the signal. */
-START_TEST(stop_fails) {
+TEST_EACH(stop_fails, COUNTS) {
     int code = 4, ranks = rank_counts[_i];
     job_process process = process_start(ranks, obey_main, &code);
     shared_wait_ranks(ranks);
@@ -122,7 +122,6 @@ START_TEST(stop_fails) {
     ck_assert_int_eq(process_wait(&process), 4);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* Two barriers after the signals were sent, their requests have arrived, too. */
 static int late_main(dlc_job *job, void *argument) {
@@ -138,7 +137,7 @@ static int late_main(dlc_job *job, void *argument) {
 }
 
 /* A request does not replace those before it. */
-START_TEST(requests_add_up) {
+TEST(requests_add_up) {
     const unsigned all = DLC_JOB_CHECKPOINT | DLC_JOB_RELOAD | DLC_JOB_STOP;
     const int sent[] = {SIGHUP, SIGUSR1, SIGTERM};
     job_process process = process_start(3, late_main, NULL);
@@ -152,7 +151,6 @@ START_TEST(requests_add_up) {
     ck_assert_int_eq(code, 128 + SIGTERM);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 static int unresponsive_main(dlc_job *job, void *argument) {
     (void)argument;
@@ -164,7 +162,7 @@ static int unresponsive_main(dlc_job *job, void *argument) {
     return 0;
 }
 
-START_TEST(asked_twice) {
+TEST_EACH(asked_twice, 2 * COUNTS) {
     int ranks = rank_counts[_i % COUNTS];
     int target = _i / COUNTS ? TO_RANK : TO_LAUNCHER;
     job_process process = process_start(ranks, unresponsive_main, NULL);
@@ -176,7 +174,6 @@ START_TEST(asked_twice) {
     ck_assert_int_eq(process_wait(&process), 128 + SIGINT);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* ---- Ranks that do not stop ------------------------------------------------------ */
 
@@ -207,7 +204,7 @@ static job_process start_stuck(int ranks, double hang_timeout, int *how) {
 }
 
 /* One signal and the hang timeout end a job whatever its ranks do, and not earlier. */
-START_TEST(asked_once_and_stuck) {
+TEST_EACH(asked_once_and_stuck, COUNTS *KINDS) {
     int how = _i % KINDS, ranks = rank_counts[_i / KINDS];
     job_process process = start_stuck(ranks, HANG_TIMEOUT, &how);
     uint64_t start = dlc_now_ns();
@@ -224,10 +221,9 @@ START_TEST(asked_once_and_stuck) {
                       "%d: %s", code, text);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* A second signal ends it at once. */
-START_TEST(asked_twice_and_stuck) {
+TEST_EACH(asked_twice_and_stuck, COUNTS *KINDS) {
     int how = _i % KINDS, ranks = rank_counts[_i / KINDS];
     job_process process = start_stuck(ranks, 20, &how);
     uint64_t start = dlc_now_ns();
@@ -238,11 +234,10 @@ START_TEST(asked_twice_and_stuck) {
     ck_assert_double_lt(dlc_since(start), 5);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* Without a signal, a rank that sleeps counts as hung, also if it is the only one; a
  * rank that computes is warned about and goes on. */
-START_TEST(single_rank_is_stuck) {
+TEST(single_rank_is_stuck) {
     int how = SLEEPS;
     job_process process = start_stuck(1, HANG_TIMEOUT, &how);
     ck_assert_int_eq(process_wait(&process), 5);
@@ -251,9 +246,8 @@ START_TEST(single_rank_is_stuck) {
         strstr(dlc_text_string(&process.text), " during forward conv2"));
     dlc_text_free(&process.text);
 }
-END_TEST
 
-START_TEST(computing_is_named) {
+TEST_EACH(computing_is_named, 2) {
     int how = COMPUTES, ranks = rank_counts[_i];
     job_process process = start_stuck(ranks, HANG_TIMEOUT, &how);
     usleep((useconds_t)(3e6 * HANG_TIMEOUT));
@@ -268,11 +262,10 @@ START_TEST(computing_is_named) {
     ck_assert_msg(strstr(named + 1, "has computed for ") == NULL, "%s", named);
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* Several signals in a row count as one request: launchers may signal the process and
  * its group. */
-START_TEST(a_burst_is_one_request) {
+TEST_EACH(a_burst_is_one_request, COUNTS) {
     int ranks = rank_counts[_i], code = 0;
     job_process process = process_start(ranks, obey_main, &code);
     shared_wait_ranks(ranks);
@@ -282,7 +275,6 @@ START_TEST(a_burst_is_one_request) {
     ck_assert_str_eq(dlc_text_string(&process.text), "");
     dlc_text_free(&process.text);
 }
-END_TEST
 
 /* ---- A terminal ---------------------------------------------------------------- */
 
@@ -328,7 +320,7 @@ static void press(int terminal, char key) {
     ck_assert_int_eq(write(terminal, &key, 1), 1);
 }
 
-START_TEST(ctrl_c) {
+TEST(ctrl_c) {
     int terminal, status = 0;
     dlc_text text = {0};
     pid_t pid = start_on_terminal(&terminal);
@@ -343,7 +335,6 @@ START_TEST(ctrl_c) {
     close(terminal);
     dlc_text_free(&text);
 }
-END_TEST
 
 static char process_state(pid_t pid) {
     char path[64], line[256] = "";
@@ -358,7 +349,7 @@ static char process_state(pid_t pid) {
     return end ? end[2] : '?';
 }
 
-START_TEST(ctrl_z) {
+TEST(ctrl_z) {
     int code = 0, status = 0;
     job_process process = process_start(2, obey_main, &code);
     shared_wait_ranks(2);
@@ -376,23 +367,4 @@ START_TEST(ctrl_z) {
     kill(process.pid, SIGTERM);
     ck_assert_int_eq(process_wait(&process), 128 + SIGTERM);
     dlc_text_free(&process.text);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("signals");
-    tcase_add_loop_test(tests, asked_to_stop, 0, TARGETS * COUNTS * 2);
-    tcase_add_test(tests, asked_to_stop_while_it_starts);
-    tcase_add_loop_test(tests, asked_and_goes_on, 0, TARGETS * COUNTS);
-    tcase_add_loop_test(tests, stop_fails, 0, COUNTS);
-    tcase_add_test(tests, requests_add_up);
-    tcase_add_loop_test(tests, asked_twice, 0, 2 * COUNTS);
-    tcase_add_loop_test(tests, asked_once_and_stuck, 0, COUNTS * KINDS);
-    tcase_add_loop_test(tests, asked_twice_and_stuck, 0, COUNTS * KINDS);
-    tcase_add_test(tests, single_rank_is_stuck);
-    tcase_add_loop_test(tests, computing_is_named, 0, 2);
-    tcase_add_loop_test(tests, a_burst_is_one_request, 0, COUNTS);
-    tcase_add_test(tests, ctrl_c);
-    tcase_add_test(tests, ctrl_z);
-    return run_tests("job: signals", tests);
 }

@@ -2,10 +2,10 @@
  * not overlap, and little memory is wasted. */
 #include "net/buffers.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 #include "base/random.h"
+#include "support/test.h"
 
 static size_t end_of(const dlc_buffer *buffer) {
     return buffer->offset + buffer->bytes;
@@ -38,7 +38,7 @@ static size_t lower_bound(const dlc_buffer *buffers, size_t count, int32_t steps
     return most;
 }
 
-START_TEST(random_lifetimes) {
+TEST_EACH(random_lifetimes, 50) {
     enum { COUNT = 60, STEPS = 40 };
     dlc_random random = dlc_random_make((uint64_t)_i, 0);
     dlc_buffer buffers[COUNT];
@@ -58,10 +58,9 @@ START_TEST(random_lifetimes) {
     ck_assert_msg(total <= least + least / 2, "%zu bytes, but %zu might suffice", total,
                   least);
 }
-END_TEST
 
 /* A chain of layers without backward needs two buffers, however long it is. */
-START_TEST(a_chain_needs_two_buffers) {
+TEST(a_chain_needs_two_buffers) {
     dlc_buffer buffers[20];
     for (int32_t i = 0; i < 20; i++)
         buffers[i] = (dlc_buffer){.bytes = 4096, .first = i, .last = i + 1};
@@ -69,11 +68,10 @@ START_TEST(a_chain_needs_two_buffers) {
     ck_assert_int_eq(dlc_buffers_place(buffers, 20, &total), DLC_OK);
     ck_assert_uint_eq(total, 2 * 4096);
 }
-END_TEST
 
 /* Large buffers are placed first, which wastes less; a gap of exactly the right size is
  * used. */
-START_TEST(exact_placement) {
+TEST(exact_placement) {
     enum { UNIT = DLC_BUFFER_ALIGNMENT };
     dlc_buffer rising[] = {{.bytes = 1 * UNIT, .first = 3, .last = 3},
                            {.bytes = 2 * UNIT, .first = 2, .last = 3},
@@ -89,26 +87,9 @@ START_TEST(exact_placement) {
     ck_assert_int_eq(dlc_buffers_place(gap, 4, &total), DLC_OK);
     ck_assert_uint_eq(total, 6 * UNIT);
 }
-END_TEST
 
-START_TEST(no_buffers) {
+TEST(no_buffers) {
     size_t total = 1;
     ck_assert_int_eq(dlc_buffers_place(NULL, 0, &total), DLC_OK);
     ck_assert_uint_eq(total, 0);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("buffers");
-    TCase *cases = tcase_create("place");
-    tcase_add_loop_test(cases, random_lifetimes, 0, 50);
-    tcase_add_test(cases, a_chain_needs_two_buffers);
-    tcase_add_test(cases, exact_placement);
-    tcase_add_test(cases, no_buffers);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

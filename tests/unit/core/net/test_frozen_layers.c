@@ -1,12 +1,11 @@
 /* Tests a net of fake layers, some of which are frozen: what their backward is asked
  * for, where their parameters and gradients are, and that nothing below them runs. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "fake_layers.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 enum { BATCH = 2, SAMPLE = 4, COUNT = BATCH * SAMPLE, WEIGHTS = 20 };
 
@@ -120,7 +119,9 @@ static const struct {
     {"abc", "", "", 0},
 };
 
-START_TEST(only_what_is_needed_runs) {
+TEST_SETTINGS(.setup_once = plugins_open);
+
+TEST_EACH(only_what_is_needed_runs, COUNT(cases)) {
     fake_net fixture;
     open_net(&fixture, cases[_i].frozen);
     pass(&fixture);
@@ -131,11 +132,10 @@ START_TEST(only_what_is_needed_runs) {
     ck_assert_int_eq(dlc_net_arenas(fixture.net)->segments, cases[_i].segments);
     fake_close(&fixture);
 }
-END_TEST
 
 /* The weights are those of before, and each gradient in the arena is a trained one's.
  */
-START_TEST(frozen_parameters_are_elsewhere) {
+TEST_EACH(frozen_parameters_are_elsewhere, COUNT(cases)) {
     fake_net fixture;
     open_net(&fixture, cases[_i].frozen);
     pass(&fixture);
@@ -166,9 +166,8 @@ START_TEST(frozen_parameters_are_elsewhere) {
                       strlen(cases[_i].frozen) * 3 * DLC_SQUARE_PIECE);
     fake_close(&fixture);
 }
-END_TEST
 
-START_TEST(rows_say_what_is_frozen) {
+TEST(rows_say_what_is_frozen) {
     fake_net fixture;
     open_net(&fixture, "bc");
     for (int32_t i = 0; i < dlc_net_rows(fixture.net); i++) {
@@ -182,21 +181,4 @@ START_TEST(rows_say_what_is_frozen) {
                           row.name[0] == 'a');
     }
     fake_close(&fixture);
-}
-END_TEST
-
-int main(void) {
-    const int count = (int)(sizeof cases / sizeof *cases);
-    Suite *suite = suite_create("frozen");
-    TCase *tcase = tcase_create("frozen");
-    tcase_add_loop_test(tcase, only_what_is_needed_runs, 0, count);
-    tcase_add_loop_test(tcase, frozen_parameters_are_elsewhere, 0, count);
-    tcase_add_test(tcase, rows_say_what_is_frozen);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    plugins_registry(); /* once, before the tests fork */
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,10 +1,8 @@
 /* Tests the graph of a net.ini with blocks: which layer reads which, and where mistakes
  * are reported; and the parameters that a test net shares with the training net. */
-#include <check.h>
 #include <dirent.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,6 +10,7 @@
 #include "fixture.h"
 #include "support/plugins.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 #define CONV "type = convolution\nnum_output = 4\nkernel_size = 3\npad = 1\n"
 #define LOSS "[ip]\ntype = inner_product\nnum_output = 4\n[loss]\ntype = softmax_loss\n"
@@ -50,17 +49,19 @@ static void check_graph(const char *text, const char *expected) {
     fixture_close(&fixture);
 }
 
-START_TEST(a_block_reads_the_layer_above) {
+TEST_SETTINGS(.setup = scratch_setup, .teardown = scratch_teardown,
+              .setup_once = plugins_open);
+
+TEST(a_block_reads_the_layer_above) {
     check_graph(RESIDUAL "[u]\nblock = residual\n" LOSS,
                 "u.x <- data; u.sum <- u.x, data; ip <- u.sum; loss <- ip, label");
     check_graph(RESIDUAL "[a]\n" CONV "[u]\nblock = residual\nrepeat = 2\n" LOSS,
                 "a <- data; u.1.x <- a; u.1.sum <- u.1.x, a; u.2.x <- u.1.sum; "
                 "u.2.sum <- u.2.x, u.1.sum; ip <- u.2.sum; loss <- ip, label");
 }
-END_TEST
 
 /* An auxiliary loss and layers of one phase do not count as the layer above. */
-START_TEST(losses_do_not_count_as_above) {
+TEST(losses_do_not_count_as_above) {
     check_graph(RESIDUAL "[a]\n" CONV
                          "[side]\ntype = inner_product\nnum_output = 4\nphase = train\n"
                          "[side_loss]\ntype = softmax_loss\nphase = train\n"
@@ -68,9 +69,8 @@ START_TEST(losses_do_not_count_as_above) {
                 "a <- data; side <- a; side_loss <- side, label; u.x <- a; "
                 "u.sum <- u.x, a; ip <- u.sum; loss <- ip, label");
 }
-END_TEST
 
-START_TEST(a_blocks_name_is_its_last_layer) {
+TEST(a_blocks_name_is_its_last_layer) {
     check_graph(RESIDUAL "[u]\nblock = residual\nrepeat = 2\n"
                          "[v]\nblock = residual\ninput = u.1\n"
                          "[c]\ntype = concat\ninput = u, v:0, u.2.x, u.1.in\n" LOSS,
@@ -78,9 +78,8 @@ START_TEST(a_blocks_name_is_its_last_layer) {
                 "u.2.sum <- u.2.x, u.1.sum; v.x <- u.1.sum; v.sum <- v.x, u.1.sum; "
                 "c <- u.2.sum, v.sum, u.2.x, data; ip <- c; loss <- ip, label");
 }
-END_TEST
 
-START_TEST(parts_of_a_block_may_be_blocks) {
+TEST(parts_of_a_block_may_be_blocks) {
     check_graph(RESIDUAL "[block two]\n"
                          "[two.a]\nblock = residual\n"
                          "[two.b]\nblock = residual\ninput = in\n"
@@ -91,7 +90,6 @@ START_TEST(parts_of_a_block_may_be_blocks) {
                 "u.sum <- u.a.sum, u.b.sum, u.a.x, first; ip <- u.sum; "
                 "loss <- ip, label");
 }
-END_TEST
 
 /* ---- Fields ------------------------------------------------------------------ */
 
@@ -103,7 +101,7 @@ static const dlc_field_names several = {.is_known = 1,
 
 /* What data and label are called are other names for the same; a layer comes before a
  * field. */
-START_TEST(fields_have_names) {
+TEST(fields_have_names) {
     static const char text[] = "[ip]\ntype = inner_product\nnum_output = 4\n"
                                "input = photo\n[place]\ntype = relu\n"
                                "[sum]\ntype = eltwise\ninput = ip, place\n"
@@ -123,10 +121,9 @@ START_TEST(fields_have_names) {
     ck_assert_uint_eq(graph->field[2].phases, DLC_PHASE_TRAIN | DLC_PHASE_TEST);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* While nobody knows the fields, a name that is like that of a layer is a mistake. */
-START_TEST(fields_are_not_known) {
+TEST(fields_are_not_known) {
     net_fixture fixture;
     const dlc_field_names none = {.count = 0};
     ck_assert_int_eq(
@@ -136,7 +133,6 @@ START_TEST(fields_are_not_known) {
     ck_assert_str_eq(fixture.graph->field[2].name, "picture");
     fixture_close(&fixture);
 }
-END_TEST
 
 static const struct {
     const char *text, *message;
@@ -177,7 +173,7 @@ static const struct {
     {"[a]\ntype =\n[b]\ntype = relu\ninput = a\n" LOSS, ":2: type: no value"},
 };
 
-START_TEST(a_mistake_is_reported_once) {
+TEST_EACH(a_mistake_is_reported_once, COUNT(bad)) {
     net_fixture fixture;
     char lines[4096];
     int kept = dup(STDERR_FILENO), memory = memfd_create("stderr", 0);
@@ -197,7 +193,6 @@ START_TEST(a_mistake_is_reported_once) {
     close(kept);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A training net may have layers with parameters that the test net lacks; parameters
  * that both have share memory. */
@@ -205,7 +200,7 @@ END_TEST
     "[a]\n" CONV "[side]\ntype = inner_product\nnum_output = 4\nphase = train\n" \
     "[side_loss]\ntype = softmax_loss\nphase = train\n[n]\ntype = batch_norm\n"
 
-START_TEST(a_test_net_finds_its_parameters) {
+TEST(a_test_net_finds_its_parameters) {
     net_fixture fixture;
     fixture_net(&fixture, SIDE LOSS, 3, 2, 6, 6);
     dlc_net *test_net = fixture_test_net(&fixture, 2);
@@ -224,9 +219,8 @@ START_TEST(a_test_net_finds_its_parameters) {
     dlc_net_free(test_net);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(a_test_needs_nothing_that_training_lacks) {
+TEST(a_test_needs_nothing_that_training_lacks) {
     net_fixture fixture;
     fixture_net(&fixture,
                 "[a]\n" CONV "[b]\ntype = inner_product\nnum_output = 4\n"
@@ -242,7 +236,6 @@ START_TEST(a_test_needs_nothing_that_training_lacks) {
                   "%s", dlc_detail());
     fixture_close(&fixture);
 }
-END_TEST
 
 static int calls;
 
@@ -250,7 +243,7 @@ static void count_call(void) {
     calls++;
 }
 
-START_TEST(layers_are_told_before_a_fork) {
+TEST(layers_are_told_before_a_fork) {
     const dlc_layer_ops able = {.size = sizeof able, .before_fork = count_call},
                         unable = {.size = sizeof unable},
                         older = {.size = offsetof(dlc_layer_ops, before_fork),
@@ -263,7 +256,6 @@ START_TEST(layers_are_told_before_a_fork) {
     dlc_graph_before_fork(&graph);
     ck_assert_int_eq(calls, 1);
 }
-END_TEST
 
 static int count_threads(void) {
     int count = 0;
@@ -276,37 +268,11 @@ static int count_threads(void) {
 }
 
 /* Ranks that are forked from a process with threads of OpenMP would hang. */
-START_TEST(no_layer_starts_threads_before_a_fork) {
+TEST(no_layer_starts_threads_before_a_fork) {
     net_fixture fixture;
     int threads = count_threads();
     ck_assert_int_eq(fixture_graph(&fixture, "[c]\n" CONV LOSS), DLC_OK);
     dlc_graph_before_fork(fixture.graph);
     ck_assert_int_eq(count_threads(), threads);
     fixture_close(&fixture);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("graph");
-    TCase *cases = tcase_create("graph");
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_test(cases, a_block_reads_the_layer_above);
-    tcase_add_test(cases, losses_do_not_count_as_above);
-    tcase_add_test(cases, a_blocks_name_is_its_last_layer);
-    tcase_add_test(cases, parts_of_a_block_may_be_blocks);
-    tcase_add_test(cases, fields_have_names);
-    tcase_add_test(cases, fields_are_not_known);
-    tcase_add_test(cases, layers_are_told_before_a_fork);
-    tcase_add_test(cases, no_layer_starts_threads_before_a_fork);
-    tcase_add_loop_test(cases, a_mistake_is_reported_once, 0,
-                        (int)(sizeof bad / sizeof *bad));
-    tcase_add_test(cases, a_test_net_finds_its_parameters);
-    tcase_add_test(cases, a_test_needs_nothing_that_training_lacks);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    plugins_registry(); /* once, before the tests fork */
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -2,15 +2,14 @@
  * is refused as the plugin's fault, with the names of the layer and its type, before
  * anything is computed from it; and that a layer without backward ends the gradients.
  */
-#include <check.h>
 #include <math.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "fake_layers.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 enum { BATCH = 2, SAMPLE = 6, COUNT = BATCH * SAMPLE };
 
@@ -214,41 +213,38 @@ static void expect_refusal(const char *says) {
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "a plugin: ")); /* not a loaded one */
 }
 
-START_TEST(inferred) {
+TEST_SETTINGS(.setup = reset, .setup_once = plugins_open);
+
+TEST_EACH(inferred, INFERS) {
     infer_fault = infers[_i].fault;
     expect_refusal(infers[_i].says);
 }
-END_TEST
 
-START_TEST(too_large) {
+TEST_EACH(too_large, EXCESSES) {
     infer_fault = excesses[_i].fault;
     expect_failure(DLC_ERR_CONFIG, excesses[_i].says);
 }
-END_TEST
 
-START_TEST(prepared) {
+TEST_EACH(prepared, PREPARES) {
     prepare_fault = prepares[_i].fault;
     expect_refusal(prepares[_i].says);
 }
-END_TEST
 
-START_TEST(sound) {
+TEST(sound) {
     fake_net f;
     begin(&f);
     fake_build(&f);
     fake_close(&f);
 }
-END_TEST
 
-START_TEST(params_without_backward) {
+TEST(params_without_backward) {
     copy_ops.backward = NULL;
     expect_refusal("no backward");
 }
-END_TEST
 
 /* The layer between does not pass on gradients, so nothing before it is trained, and
  * its backward, which does not exist, is not called. */
-START_TEST(no_backward_between) {
+TEST(no_backward_between) {
     dlc_layer_ops silent = FAKE_OPS(infer_plain, prepare, copy);
     silent.backward = NULL;
     const dlc_feature plug = FAKE_FEATURE("plug", 0, &silent);
@@ -266,24 +262,4 @@ START_TEST(no_backward_between) {
     fake_ok(dlc_net_backward(f.net, 1, NULL, NULL));
     ck_assert_int_eq(backwards, 1);
     fake_close(&f);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("layer_calls");
-    TCase *all = tcase_create("layer_calls");
-    tcase_add_checked_fixture(all, reset, NULL);
-    tcase_add_loop_test(all, inferred, 0, INFERS);
-    tcase_add_loop_test(all, too_large, 0, EXCESSES);
-    tcase_add_loop_test(all, prepared, 0, PREPARES);
-    tcase_add_test(all, sound);
-    tcase_add_test(all, params_without_backward);
-    tcase_add_test(all, no_backward_between);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    plugins_registry(); /* once, before the tests fork */
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

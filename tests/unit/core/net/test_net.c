@@ -1,7 +1,6 @@
 /* Tests nets with the plugins of this build: gradients against finite differences, with
  * tensors that are shared, reused and fused; arenas; test nets; mistakes in the graph.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "fixture.h"
 #include "support/plugins.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { BATCH = 3, CHANNELS = 2, SIDE = 6, CLASSES = 4 };
 
@@ -81,7 +81,10 @@ static dlc_status note_end(void *context, int32_t set, size_t elements) {
     return DLC_OK;
 }
 
-START_TEST(gradients_of_branches) {
+TEST_SETTINGS(.setup = scratch_setup, .teardown = scratch_teardown,
+              .setup_once = plugins_open);
+
+TEST(gradients_of_branches) {
     net_fixture fixture;
     sample_batch batch;
     fill_batch(&batch);
@@ -113,10 +116,9 @@ START_TEST(gradients_of_branches) {
     dlc_free(gradients);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Running a pass twice gives bitwise identical gradients. */
-START_TEST(passes_repeat) {
+TEST(passes_repeat) {
     net_fixture fixture;
     sample_batch batch;
     fill_batch(&batch);
@@ -133,9 +135,8 @@ START_TEST(passes_repeat) {
     dlc_free(first);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(arenas_are_in_backward_order) {
+TEST(arenas_are_in_backward_order) {
     net_fixture fixture;
     fixture_net(&fixture, branches, BATCH, CHANNELS, SIDE, SIDE);
     const dlc_arenas *arenas = dlc_net_arenas(fixture.net);
@@ -151,10 +152,9 @@ START_TEST(arenas_are_in_backward_order) {
                                          arenas->control_words);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Weights survive an export to plain memory and an import. */
-START_TEST(params_round_trip) {
+TEST(params_round_trip) {
     net_fixture fixture;
     fixture_net(&fixture, branches, BATCH, CHANNELS, SIDE, SIDE);
     const dlc_arenas *arenas = dlc_net_arenas(fixture.net);
@@ -172,11 +172,10 @@ START_TEST(params_round_trip) {
     dlc_free(copy);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A test net of another batch size reads the same weights and computes the same loss.
  */
-START_TEST(test_net_agrees) {
+TEST(test_net_agrees) {
     net_fixture fixture;
     sample_batch batch;
     fill_batch(&batch);
@@ -199,11 +198,10 @@ START_TEST(test_net_agrees) {
     dlc_net_free(test_net);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Buffers share memory: the plan needs less than all tensors together. (The scratch
  * memory of Winograd's algorithm may be larger than all of them.) */
-START_TEST(plan_reuses_memory) {
+TEST(plan_reuses_memory) {
     static const char *const chain =
         "[c1]\ntype = convolution\nnum_output = 16\nkernel_size = 3\npad = 1\n"
         "algorithm = direct\n"
@@ -232,7 +230,6 @@ START_TEST(plan_reuses_memory) {
     dlc_net_free(test_net);
     fixture_close(&fixture);
 }
-END_TEST
 
 static const struct {
     const char *text;
@@ -256,16 +253,15 @@ static const struct {
     {"[a]\ntype = relu\nphase = never\n[loss]\ntype = softmax_loss\n", 1},
 };
 
-START_TEST(mistakes_are_counted) {
+TEST_EACH(mistakes_are_counted, COUNT(wrong_graphs)) {
     net_fixture fixture;
     ck_assert_int_eq(fixture_graph(&fixture, wrong_graphs[_i].text), DLC_ERR_CONFIG);
     ck_assert_uint_eq(fixture.problems.errors, wrong_graphs[_i].errors);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Whichever allocation fails, the build returns an error and leaks nothing. */
-START_TEST(build_without_memory) {
+TEST(build_without_memory) {
     net_fixture fixture;
     fixture_net(&fixture, branches, BATCH, CHANNELS, SIDE, SIDE);
     size_t n = 1;
@@ -283,7 +279,6 @@ START_TEST(build_without_memory) {
     ck_assert_uint_gt(n, 50);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Layers that choose among layouts and kernels. */
 static const char *const choosy =
@@ -307,7 +302,7 @@ static void describe_net(const dlc_net *net, dlc_text *text) {
 }
 
 /* If one allocation fails, the build fails too: it makes no other net instead. */
-START_TEST(no_layer_makes_do_without_memory) {
+TEST(no_layer_makes_do_without_memory) {
     net_fixture fixture;
     dlc_text wanted = {0};
     fixture_net(&fixture, choosy, 16, 8, SIDE, SIDE);
@@ -333,28 +328,4 @@ START_TEST(no_layer_makes_do_without_memory) {
     ck_assert_uint_gt(n, 100);
     dlc_text_free(&wanted);
     fixture_close(&fixture);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("net");
-    TCase *cases = tcase_create("net");
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_test(cases, gradients_of_branches);
-    tcase_add_test(cases, passes_repeat);
-    tcase_add_test(cases, arenas_are_in_backward_order);
-    tcase_add_test(cases, params_round_trip);
-    tcase_add_test(cases, test_net_agrees);
-    tcase_add_test(cases, plan_reuses_memory);
-    tcase_add_loop_test(cases, mistakes_are_counted, 0,
-                        sizeof wrong_graphs / sizeof *wrong_graphs);
-    tcase_add_test(cases, build_without_memory);
-    tcase_add_test(cases, no_layer_makes_do_without_memory);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    plugins_registry(); /* once, before the tests fork */
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,7 +1,6 @@
 /* Tests nets with tensor-parallel layers (core/net/pass_shard.c, op_reshard.c,
  * run_chunks.c): losses, gradients and initial weights of several ranks, each of them a
  * thread, match those of the whole net on one rank. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "support/fake_p2p.h"
 #include "support/plugins.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { BATCH = 7, CHANNELS = 3, SIDE = 6, CLASSES = 4 };
 enum { SAMPLE = CHANNELS * SIDE * SIDE };
@@ -326,7 +326,10 @@ static const struct {
 
 enum { JOBS = sizeof jobs / sizeof *jobs };
 
-START_TEST(matches_one_rank) {
+TEST_SETTINGS(.timeout = 30, .setup = scratch_setup, .teardown = scratch_teardown,
+              .setup_once = plugins_open);
+
+TEST_EACH(matches_one_rank, 2 * JOBS) {
     const char *text = _i < JOBS ? branches : all_parallel;
     fake_job job;
     sample_batch batch;
@@ -341,10 +344,9 @@ START_TEST(matches_one_rank) {
     ck_assert_int_gt(job.p2p.sent, 0);
     close_job(&job);
 }
-END_TEST
 
 /* Results match, and gradients are bitwise repeatable. */
-START_TEST(chunks_match_one_rank) {
+TEST_EACH(chunks_match_one_rank, 4 * JOBS) {
     static const dlc_tensor_schedule schedules[] = {DLC_TENSOR_BY_RANK,
                                                     DLC_TENSOR_CHUNKED};
     int at = _i / 2 % JOBS;
@@ -366,7 +368,6 @@ START_TEST(chunks_match_one_rank) {
     ck_assert_int_gt(job.chunk_p2p.sent, 0);
     close_job(&job);
 }
-END_TEST
 
 static size_t activations_of(const char *text, dlc_tensor_schedule schedule) {
     static const int64_t counts[] = {4, 3};
@@ -378,7 +379,7 @@ static size_t activations_of(const char *text, dlc_tensor_schedule schedule) {
 }
 
 /* Most of this net is in the chunked part. */
-START_TEST(chunks_need_less_memory) {
+TEST(chunks_need_less_memory) {
     static const char *const wide =
         "[e]\ntype = inner_product\nnum_output = 8\nparallel = tensor\n"
         "[e_drop]\ntype = dropout\n[s]\ntype = softmax_loss\n";
@@ -396,9 +397,8 @@ START_TEST(chunks_need_less_memory) {
     ck_assert_uint_lt(activations_of(deep, DLC_TENSOR_CHUNKED), whole * 3 / 4);
     ck_assert_uint_gt(activations_of(wide, DLC_TENSOR_CHUNKED), 0);
 }
-END_TEST
 
-START_TEST(test_nets_match) {
+TEST_EACH(test_nets_match, DLC_TENSOR_SCHEDULES) {
     fake_job job;
     sample_batch batch;
     fill_batch(&batch);
@@ -422,10 +422,9 @@ START_TEST(test_nets_match) {
     dlc_net_free(test_net);
     close_job(&job);
 }
-END_TEST
 
 /* Parameters of tensor-parallel layers are in arenas of their own, and nowhere else. */
-START_TEST(arenas_of_rows_are_separate) {
+TEST(arenas_of_rows_are_separate) {
     fake_job job;
     open_job(&job, branches, 2, jobs[0].count);
     const dlc_arenas *arenas = dlc_net_arenas(job.rank[0].net);
@@ -439,7 +438,6 @@ START_TEST(arenas_of_rows_are_separate) {
     ck_assert_uint_eq(dlc_net_arenas_of(job.fixture.net, DLC_PARAMS_ROWS)->count, 0);
     close_job(&job);
 }
-END_TEST
 
 static void refused(fake_job *job, const char *words) {
     dlc_net_args args = job->fixture.args;
@@ -450,7 +448,7 @@ static void refused(fake_job *job, const char *words) {
     ck_assert_msg(strstr(dlc_detail(), words) != NULL, "%s", dlc_detail());
 }
 
-START_TEST(refuses_what_cannot_be_split) {
+TEST(refuses_what_cannot_be_split) {
     fake_job job;
     static const char *const grouped =
         "[a]\ntype = convolution\nnum_output = 6\nkernel_size = 3\ngroup = 3\n"
@@ -471,10 +469,9 @@ START_TEST(refuses_what_cannot_be_split) {
     job.layers[0] = 0;
     close_job(&job);
 }
-END_TEST
 
 /* Whichever allocation fails, the build returns an error and leaks nothing. */
-START_TEST(build_without_memory) {
+TEST(build_without_memory) {
     fake_job job;
     open_job_by(&job, chunked, 2, jobs[0].count, DLC_TENSOR_CHUNKED);
     dlc_net_args args = job.fixture.args;
@@ -494,26 +491,4 @@ START_TEST(build_without_memory) {
     }
     ck_assert_uint_gt(n, 50);
     close_job(&job);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("net_tensor_parallel");
-    TCase *cases = tcase_create("net_tensor_parallel");
-    tcase_set_timeout(cases, 30);
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(cases, matches_one_rank, 0, 2 * JOBS);
-    tcase_add_loop_test(cases, chunks_match_one_rank, 0, 4 * JOBS);
-    tcase_add_test(cases, chunks_need_less_memory);
-    tcase_add_loop_test(cases, test_nets_match, 0, DLC_TENSOR_SCHEDULES);
-    tcase_add_test(cases, arenas_of_rows_are_separate);
-    tcase_add_test(cases, refuses_what_cannot_be_split);
-    tcase_add_test(cases, build_without_memory);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    plugins_registry(); /* once, before the tests fork */
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,13 +1,12 @@
 /* Tests a timed net, of fake layers that record their calls: which parts of backward
  * are called separately, what is measured, and how much work each row reports. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "fake_layers.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 enum {
     BATCH = 2,
@@ -159,11 +158,13 @@ static dlc_net_row row_of(const fake_net *fixture, const char *name, int32_t *in
     ck_abort_msg("no row '%s'", name);
 }
 
+TEST_SETTINGS(.setup_once = plugins_open);
+
 /* ---- Tests ----------------------------------------------------------------------- */
 
 /* Backward is split only while the net is timed, in layers that can and that have both
  * parts; that of the weights comes first. */
-START_TEST(backward_is_split) {
+TEST(backward_is_split) {
     fake_net fixture;
     open_net(&fixture);
     pass(&fixture);
@@ -183,7 +184,6 @@ START_TEST(backward_is_split) {
     dlc_free(expected);
     fake_close(&fixture);
 }
-END_TEST
 
 static const struct {
     const char *name;
@@ -196,7 +196,7 @@ static const struct {
     {"reorder", {1, 1, 0}}, /* in both directions */
 };
 
-START_TEST(what_runs_is_measured) {
+TEST(what_runs_is_measured) {
     fake_net fixture;
     double seconds[DLC_NET_PARTS];
     open_net(&fixture);
@@ -220,10 +220,9 @@ START_TEST(what_runs_is_measured) {
     }
     fake_close(&fixture);
 }
-END_TEST
 
 /* Only the last pass counts, not the sum of all. */
-START_TEST(each_pass_is_measured_separately) {
+TEST(each_pass_is_measured_separately) {
     fake_net fixture;
     double once[DLC_NET_PARTS], many[DLC_NET_PARTS];
     open_net(&fixture);
@@ -238,7 +237,6 @@ START_TEST(each_pass_is_measured_separately) {
     ck_assert_double_eq(once[DLC_NET_BACKWARD_DATA], 0);
     fake_close(&fixture);
 }
-END_TEST
 
 static void check_work(const dlc_net_row *row, int part, int64_t multiply_adds,
                        uint64_t bytes) {
@@ -249,7 +247,7 @@ static void check_work(const dlc_net_row *row, int part, int64_t multiply_adds,
                   (unsigned long long)row->work[part].bytes);
 }
 
-START_TEST(rows_describe_the_work) {
+TEST(rows_describe_the_work) {
     enum { T = COUNT * 4, W = WEIGHTS * 4, M = MULTIPLY_ADDS };
     fake_net fixture;
     open_net(&fixture);
@@ -271,10 +269,9 @@ START_TEST(rows_describe_the_work) {
     check_work(&row, DLC_NET_BACKWARD_DATA, 0, 2 * T + T);
     fake_close(&fixture);
 }
-END_TEST
 
 /* Recomputation in backward counts as work of forward, done twice. */
-START_TEST(recomputation_counts_twice) {
+TEST(recomputation_counts_twice) {
     fake_net fixture;
     open_some_net(&fixture, 1);
     dlc_net_time(fixture.net, 1);
@@ -286,9 +283,8 @@ START_TEST(recomputation_counts_twice) {
     check_work(&row, DLC_NET_BACKWARD_DATA, MULTIPLY_ADDS, (2 * COUNT + WEIGHTS) * 4);
     fake_close(&fixture);
 }
-END_TEST
 
-START_TEST(rows_describe_parameters_and_reorders) {
+TEST(rows_describe_parameters_and_reorders) {
     fake_net fixture;
     open_net(&fixture);
     const dlc_arenas *arenas = dlc_net_arenas(fixture.net);
@@ -318,23 +314,4 @@ START_TEST(rows_describe_parameters_and_reorders) {
     ck_assert_int_ne(dlc_net_row_at(fixture.net, LAYERS + 2, &none), DLC_OK);
     ck_assert_int_ne(dlc_net_row_at(fixture.net, -1, &none), DLC_OK);
     fake_close(&fixture);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("net_timing");
-    TCase *cases = tcase_create("net_timing");
-    tcase_add_test(cases, backward_is_split);
-    tcase_add_test(cases, what_runs_is_measured);
-    tcase_add_test(cases, each_pass_is_measured_separately);
-    tcase_add_test(cases, rows_describe_the_work);
-    tcase_add_test(cases, recomputation_counts_twice);
-    tcase_add_test(cases, rows_describe_parameters_and_reorders);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    plugins_registry(); /* once, before the tests fork */
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,6 +1,5 @@
 /* Tests variants of one net against each other: recomputation gives bitwise identical
  * results in less memory; bfloat16 gives gradients of nearly the same direction. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "fixture.h"
 #include "support/plugins.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { BATCH = 4, CHANNELS = 3, SIDE = 12, CLASSES = 5 };
 
@@ -104,7 +104,10 @@ static double pass(dlc_net *net) {
     return metric.sum / metric.count;
 }
 
-START_TEST(sums_are_fused_where_both_inputs_exist) {
+TEST_SETTINGS(.timeout = 120, .setup = scratch_setup, .teardown = scratch_teardown,
+              .setup_once = plugins_open);
+
+TEST(sums_are_fused_where_both_inputs_exist) {
     net_fixture fixture;
     const char *fused_into = NULL;
     fixture_net(&fixture, branches, BATCH, CHANNELS, SIDE, SIDE);
@@ -117,9 +120,8 @@ START_TEST(sums_are_fused_where_both_inputs_exist) {
     ck_assert_pstr_eq(fused_into, "right_bn");
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(recomputation_is_bitwise_identical) {
+TEST_EACH(recomputation_is_bitwise_identical, COUNT(nets)) {
     net_fixture fixture;
     fill_batch();
     fixture_net(&fixture, nets[_i].text, BATCH, CHANNELS, SIDE, SIDE);
@@ -141,7 +143,6 @@ START_TEST(recomputation_is_bitwise_identical) {
     dlc_net_free(low);
     fixture_close(&fixture);
 }
-END_TEST
 
 static const char *fused_into(const dlc_net *net, const char *name) {
     dlc_net_row row = {0};
@@ -155,7 +156,7 @@ static const char *fused_into(const dlc_net *net, const char *name) {
 }
 
 /* batch_norm adds before its relu, so a sum that comes after the relu is not fused. */
-START_TEST(a_sum_behind_a_relu_stays) {
+TEST(a_sum_behind_a_relu_stays) {
     net_fixture fixture;
     fixture_net(&fixture, chain, BATCH, CHANNELS, SIDE, SIDE);
     ck_assert_str_eq(fused_into(fixture.net, "d_relu"), "d_bn");
@@ -166,7 +167,6 @@ START_TEST(a_sum_behind_a_relu_stays) {
     ck_assert_str_eq(fused_into(fixture.net, "sum_relu"), "b_bn");
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Cosine of the angle between parameter i's gradients in two nets. */
 static double agreement(const dlc_net *a, dlc_net *x, dlc_net *y, int32_t i) {
@@ -201,7 +201,7 @@ static int build_bf16(const dlc_net_args *from, int recompute, dlc_net **net) {
     return 1;
 }
 
-START_TEST(bf16_gradients_agree) {
+TEST(bf16_gradients_agree) {
     net_fixture fixture;
     dlc_net *half = NULL, *low = NULL;
     fill_batch();
@@ -227,10 +227,9 @@ START_TEST(bf16_gradients_agree) {
     dlc_net_free(low);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A test net reads the float32 weights of the training net and rounds them itself. */
-START_TEST(bf16_test_nets_share_weights) {
+TEST(bf16_test_nets_share_weights) {
     net_fixture fixture;
     dlc_net *half = NULL, *test_net = NULL;
     dlc_metric metric;
@@ -256,25 +255,4 @@ START_TEST(bf16_test_nets_share_weights) {
     dlc_net_free(test_net);
     dlc_net_free(half);
     fixture_close(&fixture);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("net_variants");
-    TCase *cases = tcase_create("net_variants");
-    tcase_set_timeout(cases, 120);
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(cases, recomputation_is_bitwise_identical, 0,
-                        sizeof nets / sizeof *nets);
-    tcase_add_test(cases, sums_are_fused_where_both_inputs_exist);
-    tcase_add_test(cases, a_sum_behind_a_relu_stays);
-    tcase_add_test(cases, bf16_gradients_agree);
-    tcase_add_test(cases, bf16_test_nets_share_weights);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    plugins_registry(); /* once, before the tests fork */
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,13 +1,12 @@
 /* Tests which activations are recomputed in backward, and when: a net of fake layers
  * notes each second forward, and each pass checks that its inputs are what they were.
  */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "fake_layers.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 enum { BATCH = 2, SAMPLE = 8, COUNT = BATCH * SAMPLE };
 
@@ -196,33 +195,18 @@ static void expect(int i, int on_host, const char *expected) {
     fake_close(&fixture);
 }
 
-START_TEST(cheap_activations_are_recomputed) {
+TEST_SETTINGS(.setup_once = plugins_open);
+
+TEST_EACH(cheap_activations_are_recomputed, COUNT(cases)) {
     expect(_i, 1, cases[_i].trace);
     expect(_i, 0, cases[_i].on_device ? cases[_i].on_device : cases[_i].trace);
 }
-END_TEST
 
-START_TEST(nothing_is_recomputed_unasked) {
+TEST_EACH(nothing_is_recomputed_unasked, COUNT(cases)) {
     fake_net fixture;
     dlc_feature device;
     open_net(&fixture, &device, _i, 0, 1);
     pass(fixture.net);
     ck_assert_ptr_null(strstr(trace, "again"));
     fake_close(&fixture);
-}
-END_TEST
-
-int main(void) {
-    const int count = (int)(sizeof cases / sizeof *cases);
-    Suite *suite = suite_create("recompute");
-    TCase *tcase = tcase_create("recompute");
-    tcase_add_loop_test(tcase, cheap_activations_are_recomputed, 0, count);
-    tcase_add_loop_test(tcase, nothing_is_recomputed_unasked, 0, count);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    plugins_registry(); /* once, before the tests fork */
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

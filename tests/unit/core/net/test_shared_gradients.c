@@ -2,13 +2,12 @@
  * passes, or by layers that accumulate into the gradient that another layer wrote. Fake
  * layers can accumulate in one net and cannot in the other; the results must be bitwise
  * identical. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "fake_layers.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 enum { BATCH = 2, SAMPLE = 6, COUNT = BATCH * SAMPLE, MOST = FAKE_LAYERS };
 
@@ -277,7 +276,9 @@ static void check_passes(const sharing_case *c, const fake_net *f, int expected)
                   (int)said, expected);
 }
 
-START_TEST(results_are_identical) {
+TEST_SETTINGS(.setup_once = plugins_open);
+
+TEST_EACH(results_are_identical, CASES) {
     const sharing_case *c = &cases[_i];
     fake_net without, with;
     can_accumulate = 0;
@@ -299,11 +300,10 @@ START_TEST(results_are_identical) {
     fake_close(&with);
     fake_close(&without);
 }
-END_TEST
 
 /* The gradients of a residual block, computed by hand: d = ((a b) + 2 a), loss' = d
  * / 3. */
-START_TEST(gradients_are_right) {
+TEST(gradients_are_right) {
     fake_net f;
     can_accumulate = 1;
     open_case(&f, &cases[1]);
@@ -329,7 +329,6 @@ START_TEST(gradients_are_right) {
     }
     fake_close(&f);
 }
-END_TEST
 
 /* A boundary tensor that two layers read: the gradient that is sent back is the sum. */
 static void boundary_gradient(float *diff) {
@@ -360,7 +359,7 @@ static void boundary_gradient(float *diff) {
     fake_close(&f);
 }
 
-START_TEST(boundary_tensors) {
+TEST(boundary_tensors) {
     float without[COUNT] = {0}, with[COUNT] = {0};
     can_accumulate = 0;
     boundary_gradient(without);
@@ -368,20 +367,4 @@ START_TEST(boundary_tensors) {
     boundary_gradient(with);
     ck_assert(without[0] != 0);
     ck_assert_mem_eq(without, with, sizeof with);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("shared_gradients");
-    TCase *all = tcase_create("shared_gradients");
-    tcase_add_loop_test(all, results_are_identical, 0, CASES);
-    tcase_add_test(all, gradients_are_right);
-    tcase_add_test(all, boundary_tensors);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    plugins_registry(); /* once, before the tests fork */
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,11 +1,11 @@
 /* Cutting a net by work and boundary tensors, compared with every possible cut. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
 #include "plan/stages.h"
+#include "support/test.h"
 
 enum { LAYERS = 11 };
 
@@ -50,7 +50,9 @@ static int32_t first_place(const char *may) {
     return i;
 }
 
-START_TEST(is_as_good_as_any) {
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(is_as_good_as_any, 4) {
     dlc_random random = dlc_random_make(3, (uint64_t)_i);
     for (int round = 0; round < 100; round++) {
         double work[LAYERS];
@@ -88,10 +90,9 @@ START_TEST(is_as_good_as_any) {
         }
     }
 }
-END_TEST
 
 /* Two halves of equal work, but a large boundary tensor between them. */
-START_TEST(sends_little) {
+TEST(sends_little) {
     static const double work[] = {2, 2, 2, 2}, costs[] = {0, 0, 9, 0};
     static const char may[] = {1, 1, 1, 1};
     int32_t first[3];
@@ -102,10 +103,9 @@ START_TEST(sends_little) {
                      DLC_OK);
     ck_assert_int_eq(first[1], 1);
 }
-END_TEST
 
 /* Three ranks do three quarters of the work, in the time of one. */
-START_TEST(stages_have_unequal_ranks) {
+TEST(stages_have_unequal_ranks) {
     static const double work[] = {2, 2, 2, 2};
     static const char may[] = {1, 1, 1, 1};
     static const int32_t many_first[] = {3, 1}, many_last[] = {1, 3};
@@ -116,20 +116,4 @@ START_TEST(stages_have_unequal_ranks) {
     ck_assert_int_eq(dlc_plan_stages_balance(work, may, NULL, 4, 2, many_last, first),
                      DLC_OK);
     ck_assert_int_eq(first[1], 1);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("plan balance");
-    TCase *cases = tcase_create("plan balance");
-    tcase_set_timeout(cases, 60);
-    tcase_add_loop_test(cases, is_as_good_as_any, 0, 4);
-    tcase_add_test(cases, sends_little);
-    tcase_add_test(cases, stages_have_unequal_ranks);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

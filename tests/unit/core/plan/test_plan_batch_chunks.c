@@ -1,9 +1,8 @@
 /* Tests the cost of tensor-parallel schedules (core/plan/batch_chunks.c): what chunks
  * hide, what they cost, and which schedule is chosen. */
-#include <check.h>
-#include <stdlib.h>
 
 #include "plan/batch_chunks.h"
+#include "support/test.h"
 
 /* 10 samples per rank of 100 bytes each, computed in 1 s, without a fixed part. */
 static const dlc_plan_tensor_group group = {.samples = 10,
@@ -26,7 +25,7 @@ static dlc_plan_chunks cost(const dlc_plan_tensor_group *what,
 }
 
 /* Two ranks: each sends 1,000 bytes, at 2,000 per second. */
-START_TEST(hides_all_but_the_first_and_last) {
+TEST(hides_all_but_the_first_and_last) {
     dlc_plan_cluster two = ranks(2, 2000);
     dlc_plan_chunks whole = cost(&group, &two, DLC_TENSOR_WHOLE_BATCH);
     ck_assert_int_eq(whole.count, 1);
@@ -41,9 +40,8 @@ START_TEST(hides_all_but_the_first_and_last) {
     ck_assert_double_eq_tol(rotating.exchange, 2, 1e-9);
     ck_assert_double_eq_tol(rotating.exposed, 1, 1e-9);
 }
-END_TEST
 
-START_TEST(chunks_read_weights_again) {
+TEST(chunks_read_weights_again) {
     dlc_plan_cluster two = ranks(2, 1e12);
     dlc_plan_tensor_group heavy = group;
     heavy.work.fixed = 0.2; /* weights are read once for the batch, half by each rank */
@@ -53,9 +51,8 @@ START_TEST(chunks_read_weights_again) {
     ck_assert_double_eq_tol(whole.seconds, 1.1, 1e-6);
     ck_assert_double_eq_tol(sliced.seconds, 1.2 + 3 * 5000 / 1e6, 1e-6);
 }
-END_TEST
 
-START_TEST(chunks_need_less_memory) {
+TEST(chunks_need_less_memory) {
     dlc_plan_cluster four = ranks(4, 2000);
     double whole = cost(&group, &four, DLC_TENSOR_WHOLE_BATCH).bytes;
     double rotating = cost(&group, &four, DLC_TENSOR_BY_RANK).bytes;
@@ -64,9 +61,8 @@ START_TEST(chunks_need_less_memory) {
     ck_assert_double_eq_tol(rotating, 10 * 700 + 2 * 3 * 10 * 100 + 4000, 1e-9);
     ck_assert_double_eq_tol(sliced, 10 * 700 + 2 * 3 * 2.5 * 100 + 4000, 1e-9);
 }
-END_TEST
 
-START_TEST(chooses_by_time_and_memory) {
+TEST(chooses_by_time_and_memory) {
     const char *reason = NULL;
     dlc_plan_chunks p[DLC_TENSOR_SCHEDULES] = {
         {.count = 1, .seconds = 1, .bytes = 100},
@@ -81,20 +77,4 @@ START_TEST(chooses_by_time_and_memory) {
     ck_assert_int_eq(dlc_plan_choose_schedule(p, 55, &reason), DLC_TENSOR_CHUNKED);
     p[DLC_TENSOR_CHUNKED].count = p[DLC_TENSOR_BY_RANK].count = 0;
     ck_assert_int_eq(dlc_plan_choose_schedule(p, 1, &reason), DLC_TENSOR_WHOLE_BATCH);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("plan_batch_chunks");
-    TCase *cases = tcase_create("plan_batch_chunks");
-    tcase_add_test(cases, hides_all_but_the_first_and_last);
-    tcase_add_test(cases, chunks_read_weights_again);
-    tcase_add_test(cases, chunks_need_less_memory);
-    tcase_add_test(cases, chooses_by_time_and_memory);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

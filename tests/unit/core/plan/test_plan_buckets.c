@@ -1,12 +1,11 @@
 /* Tests how the gradient arena is cut into buckets, and the cost model that chooses
  * their size and sharded updates. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "plan/buckets.h"
+#include "support/test.h"
 
 static size_t *begin;
 static int32_t buckets;
@@ -16,7 +15,7 @@ static void plan(const size_t *ends, size_t segments, size_t target) {
                      DLC_OK);
 }
 
-START_TEST(closes_when_full) {
+TEST(closes_when_full) {
     static const size_t ends[] = {10, 20, 120, 130, 230};
     static const size_t want[] = {0, 120, 230};
     plan(ends, 5, 400);
@@ -24,9 +23,8 @@ START_TEST(closes_when_full) {
     ck_assert(memcmp(begin, want, sizeof want) == 0);
     dlc_free(begin);
 }
-END_TEST
 
-START_TEST(remainder_is_a_bucket) {
+TEST(remainder_is_a_bucket) {
     static const size_t ends[] = {100, 200, 205};
     static const size_t want[] = {0, 100, 200, 205};
     plan(ends, 3, 400);
@@ -34,9 +32,8 @@ START_TEST(remainder_is_a_bucket) {
     ck_assert(memcmp(begin, want, sizeof want) == 0);
     dlc_free(begin);
 }
-END_TEST
 
-START_TEST(one_per_segment_or_one_for_all) {
+TEST(one_per_segment_or_one_for_all) {
     static const size_t ends[] = {1, 2, 3};
     plan(ends, 3, 0);
     ck_assert_int_eq(buckets, 3);
@@ -46,10 +43,9 @@ START_TEST(one_per_segment_or_one_for_all) {
     ck_assert_uint_eq(begin[1], 3);
     dlc_free(begin);
 }
-END_TEST
 
 /* 1 MB is cut into buckets of 300 KB or a little more, at whole cache lines. */
-START_TEST(cuts_large_segments) {
+TEST(cuts_large_segments) {
     static const size_t ends[] = {250000, 250010};
     plan(ends, 2, 300000);
     ck_assert_int_eq(buckets, 4);
@@ -59,64 +55,57 @@ START_TEST(cuts_large_segments) {
     ck_assert_uint_eq(begin[4], 250010);
     dlc_free(begin);
 }
-END_TEST
 
-START_TEST(no_segments) {
+TEST(no_segments) {
     plan(NULL, 0, 100);
     ck_assert_int_eq(buckets, 0);
     ck_assert_uint_eq(begin[0], 0);
     dlc_free(begin);
 }
-END_TEST
 
-START_TEST(descending_ends) {
+TEST(descending_ends) {
     static const size_t ends[] = {100, 50, 120};
     ck_assert_int_eq(dlc_plan_arena_buckets(ends, 3, 4, &begin, &buckets),
                      DLC_ERR_INTERNAL);
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "segment 1"));
 }
-END_TEST
 
-START_TEST(no_memory) {
+TEST(no_memory) {
     static const size_t ends[] = {100, 150};
     (void)dlc_memory_fail_at(1);
     ck_assert_int_eq(dlc_plan_arena_buckets(ends, 2, 4, &begin, &buckets),
                      DLC_ERR_NOMEM);
     (void)dlc_memory_fail_at(0);
 }
-END_TEST
 
 static size_t best_of(double latency, double bandwidth, double bytes) {
     return (size_t)dlc_plan_best_bucket(latency + DLC_PLAN_HANDOVER, bandwidth, bytes);
 }
 
 /* The best size balances the transfer and the cost per bucket: latency and 200 us. */
-START_TEST(buckets_by_cost) {
+TEST(buckets_by_cost) {
     ck_assert_uint_eq(best_of(25e-6, 1e9, 1e8), 4743416);
     ck_assert_uint_eq(best_of(1e-3, 1e8, 1e8), 3464101);
     ck_assert_uint_eq(best_of(1e-3, 1e8, 1000), 65536);
 }
-END_TEST
 
 /* 1.7 MB are reduced before another thread could start, so there is one bucket. */
-START_TEST(one_bucket_if_fast) {
+TEST(one_bucket_if_fast) {
     ck_assert_uint_gt(best_of(3e-7, 60e9, 1.7e6), 1700000);
 }
-END_TEST
 
 /* Two ranks: all-gathering weights takes half of an all-reduce and saves half an
  * update. */
-START_TEST(sharding_by_cost) {
+TEST(sharding_by_cost) {
     ck_assert_int_eq(dlc_plan_favors_sharding(10e9, 5e9, 2), 1);
     ck_assert_int_eq(dlc_plan_favors_sharding(10e9, 20e9, 2), 0);
     ck_assert_int_eq(dlc_plan_favors_sharding(10e9, 12e9, 2), 0);
     ck_assert_int_eq(dlc_plan_favors_sharding(10e9, 12e9, 4), 1); /* saves more */
 }
-END_TEST
 
 /* Shards are equal and whole pieces; the remainder and the control words are the last
  * bucket. */
-START_TEST(cuts_shards) {
+TEST(cuts_shards) {
     size_t many[8] = {0, 10, 700, 1000, 1500, 1620};
     const size_t expected[] = {0, 600, 900, 1500, 1620};
     int32_t count = 5;
@@ -134,27 +123,4 @@ START_TEST(cuts_shards) {
     ck_assert_int_eq(count, 2);
     ck_assert_uint_eq(whole[1], 600);
     ck_assert_uint_eq(whole[2], 616);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("plan buckets");
-    TCase *tests = tcase_create("plan buckets");
-    tcase_add_test(tests, closes_when_full);
-    tcase_add_test(tests, remainder_is_a_bucket);
-    tcase_add_test(tests, one_per_segment_or_one_for_all);
-    tcase_add_test(tests, cuts_large_segments);
-    tcase_add_test(tests, no_segments);
-    tcase_add_test(tests, descending_ends);
-    tcase_add_test(tests, no_memory);
-    tcase_add_test(tests, buckets_by_cost);
-    tcase_add_test(tests, one_bucket_if_fast);
-    tcase_add_test(tests, sharding_by_cost);
-    tcase_add_test(tests, cuts_shards);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,11 +1,10 @@
 /* Tests the costs of single collectives (core/plan/exchange.c), in cases that can be
  * computed by hand. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "plan/exchange.h"
+#include "support/test.h"
 
 /* 1 GB/s and 1 ms inside, 100 MB/s and 10 ms between. */
 static dlc_plan_cluster cluster_of(int32_t nodes, int32_t each) {
@@ -20,17 +19,16 @@ static void ck_near(double found, double expected) {
                   "%.12g is not %.12g", found, expected);
 }
 
-START_TEST(one_rank_exchanges_nothing) {
+TEST(one_rank_exchanges_nothing) {
     dlc_plan_cluster one = cluster_of(1, 1);
     for (dlc_plan_algorithm way = 0; way < DLC_PLAN_ALGORITHMS; way++)
         ck_near(dlc_plan_all_reduce(&one, way, 1e9), 0);
     ck_near(dlc_plan_all_gather(&one, 1e9), 0);
     ck_near(dlc_plan_all_to_all(&one, 1e9), 0);
 }
-END_TEST
 
 /* Two ranks: each sends half of the buffer, twice. */
-START_TEST(two_ranks) {
+TEST(two_ranks) {
     dlc_plan_cluster two = cluster_of(1, 2);
     ck_near(dlc_plan_all_reduce(&two, DLC_PLAN_DIRECT, 1e9), 1 + 2e-3);
     ck_near(dlc_plan_all_reduce(&two, DLC_PLAN_RING, 1e9), 1 + 2e-3);
@@ -38,9 +36,8 @@ START_TEST(two_ranks) {
     ck_near(dlc_plan_all_gather(&two, 1e9), 0.5 + 1e-3);
     ck_near(dlc_plan_all_to_all(&two, 1e9), 0.5 + 1e-3);
 }
-END_TEST
 
-START_TEST(half_duplex_takes_twice_as_long) {
+TEST(half_duplex_takes_twice_as_long) {
     dlc_plan_cluster two = cluster_of(1, 2);
     two.inside.half_duplex = 1;
     ck_near(dlc_plan_all_reduce(&two, DLC_PLAN_DIRECT, 1e9), 2 + 2e-3);
@@ -48,11 +45,10 @@ START_TEST(half_duplex_takes_twice_as_long) {
     /* A tree uses one direction at a time in any case. */
     ck_near(dlc_plan_all_reduce(&two, DLC_PLAN_TREE, 1e9), 2 + 2e-3);
 }
-END_TEST
 
 /* Two machines of four ranks: 3/4 of the buffer twice inside, and half of it twice
  * through each machine's adapter. */
-START_TEST(levels_add_up) {
+TEST(levels_add_up) {
     dlc_plan_cluster c = cluster_of(2, 4);
     c.inside.latency = c.between.latency = 0;
     ck_near(dlc_plan_all_reduce(&c, DLC_PLAN_DIRECT, 1e8), 2 * 0.075 + 2 * 0.5);
@@ -62,28 +58,25 @@ START_TEST(levels_add_up) {
     /* Half of what four ranks send goes to the other machine. */
     ck_near(dlc_plan_all_to_all(&c, 1e8), 0.0375 + 4 * 0.5);
 }
-END_TEST
 
-START_TEST(additions_take_time) {
+TEST(additions_take_time) {
     dlc_plan_cluster two = cluster_of(1, 2);
     two.sum_bandwidth = 1e9;
     ck_near(dlc_plan_all_reduce(&two, DLC_PLAN_DIRECT, 1e9), 1.5 + 2e-3);
     ck_near(dlc_plan_all_reduce(&two, DLC_PLAN_RING, 1e9), 1.5 + 2e-3);
     ck_near(dlc_plan_all_reduce(&two, DLC_PLAN_TREE, 1e9), 3 + 2e-3);
 }
-END_TEST
 
 /* A ring's time approaches that of twice the buffer; a tree's grows with its levels. */
-START_TEST(many_ranks) {
+TEST(many_ranks) {
     dlc_plan_cluster many = cluster_of(1024, 1);
     many.between.latency = 0;
     ck_near(dlc_plan_all_reduce(&many, DLC_PLAN_RING, 1e8), 2 * (1 - 1.0 / 1024));
     ck_near(dlc_plan_all_reduce(&many, DLC_PLAN_DIRECT, 1e8), 2 * (1 - 1.0 / 1024));
     ck_near(dlc_plan_all_reduce(&many, DLC_PLAN_TREE, 1e8), 20);
 }
-END_TEST
 
-START_TEST(more_is_never_faster) {
+TEST(more_is_never_faster) {
     for (dlc_plan_algorithm way = 0; way < DLC_PLAN_ALGORITHMS; way++) {
         double before = 0;
         for (int32_t nodes = 1; nodes <= 64; nodes *= 2) {
@@ -95,10 +88,9 @@ START_TEST(more_is_never_faster) {
         }
     }
 }
-END_TEST
 
 /* Links made from a measurement reproduce it. */
-START_TEST(links_from_all_reduce) {
+TEST(links_from_all_reduce) {
     static const int32_t shapes[][2] = {{1, 2}, {1, 8}, {4, 1}, {3, 2}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         dlc_plan_cluster c = {
@@ -108,10 +100,9 @@ START_TEST(links_from_all_reduce) {
         ck_near(dlc_plan_all_reduce(&c, DLC_PLAN_DIRECT, 4e9), 1 + 50e-6);
     }
 }
-END_TEST
 
 /* The bucket size minimizes n / bucket * cost + bucket / bandwidth. */
-START_TEST(bucket_size_is_optimal) {
+TEST(bucket_size_is_optimal) {
     dlc_plan_cluster two = cluster_of(1, 2);
     double bytes = 1e9, best = dlc_plan_bucket_bytes(&two, DLC_PLAN_DIRECT, bytes);
     double cost[3];
@@ -127,9 +118,8 @@ START_TEST(bucket_size_is_optimal) {
     ck_near(dlc_plan_bucket_bytes(&two, DLC_PLAN_DIRECT, bytes),
             sqrt(1e9 * 8e-3 * 1e9));
 }
-END_TEST
 
-START_TEST(bad_numbers_are_refused) {
+TEST(bad_numbers_are_refused) {
     dlc_plan_cluster c = cluster_of(2, 2);
     ck_assert_int_eq(dlc_plan_check(&c), DLC_OK);
     c.between.bandwidth = 0;
@@ -151,26 +141,4 @@ START_TEST(bad_numbers_are_refused) {
     c = cluster_of(1, 2);
     c.inside.latency = (double)INFINITY;
     ck_assert_int_eq(dlc_plan_check(&c), DLC_ERR_CONFIG);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("plan_exchange");
-    TCase *cases = tcase_create("plan_exchange");
-    tcase_add_test(cases, one_rank_exchanges_nothing);
-    tcase_add_test(cases, two_ranks);
-    tcase_add_test(cases, half_duplex_takes_twice_as_long);
-    tcase_add_test(cases, levels_add_up);
-    tcase_add_test(cases, additions_take_time);
-    tcase_add_test(cases, many_ranks);
-    tcase_add_test(cases, more_is_never_faster);
-    tcase_add_test(cases, links_from_all_reduce);
-    tcase_add_test(cases, bucket_size_is_optimal);
-    tcase_add_test(cases, bad_numbers_are_refused);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,13 +1,13 @@
 /* Compares the planner with published scaling: every case of published.txt must be
  * within its tolerance. `test_plan_published --table` prints the table of
  * docs/results/planner.md. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/exchange.h"
+#include "support/test.h"
 
 enum { NAME = 32, LAYERS = 64, CASES = 64, IN_A_NET = 64 };
 
@@ -169,14 +169,21 @@ static void replay(const published *p) {
     ck_assert_double_le(speedup, dlc_plan_ranks(&p->cluster) * (1 + 1e-9));
 }
 
-START_TEST(within_tolerance) {
+static int begin(int argc, char **argv) {
+    if (!read_file())
+        return EXIT_FAILURE;
+    return argc > 1 && strcmp(argv[1], "--table") == 0 ? print_table() : TESTS_RUN;
+}
+
+TEST_SETTINGS(.begin = begin);
+
+TEST(within_tolerance) {
     for (size_t i = 0; i < case_count; i++)
         replay(&cases[i]);
 }
-END_TEST
 
 /* Nets that scale much better in the publication do so in the prediction, too. */
-START_TEST(order_of_nets) {
+TEST(order_of_nets) {
     for (size_t i = 0; i < case_count; i++)
         for (size_t j = i + 1; j < case_count; j++) {
             const published *a = &cases[i], *b = &cases[j];
@@ -193,22 +200,4 @@ START_TEST(order_of_nets) {
                           (int)dlc_plan_ranks(&a->cluster), a->net, speed_a, b->net,
                           speed_b);
         }
-}
-END_TEST
-
-int main(int argc, char **argv) {
-    if (!read_file())
-        return EXIT_FAILURE;
-    if (argc > 1 && strcmp(argv[1], "--table") == 0)
-        return print_table();
-    Suite *suite = suite_create("plan_published");
-    TCase *all = tcase_create("plan_published");
-    tcase_add_test(all, within_tolerance);
-    tcase_add_test(all, order_of_nets);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,12 +1,12 @@
 /* Tests pipeline stages (core/plan/stages.c): where nets are cut, and how long a
  * pipeline takes, compared with cases computed by hand and with trying every cut. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "base/random.h"
 #include "plan/stages.h"
+#include "support/test.h"
 
 enum { MOST = 9 };
 
@@ -28,7 +28,7 @@ static void ck_near(double found, double expected) {
                   "%.12g is not %.12g", found, expected);
 }
 
-START_TEST(balanced) {
+TEST(balanced) {
     static const double work[] = {1, 1, 2, 4, 1, 1, 2};
     dlc_plan_layer layer[7];
     dlc_plan_stage stage[3];
@@ -43,11 +43,10 @@ START_TEST(balanced) {
     ck_near(stage[1].backward, 8);
     ck_near(stage[2].parameter_bytes, 300);
 }
-END_TEST
 
 /* Layers with many weights take longer if the gradients of micro-batches are added up.
  */
-START_TEST(adding_up_counts) {
+TEST(adding_up_counts) {
     static const double work[] = {1, 1, 1, 1};
     dlc_plan_layer layer[4];
     dlc_plan_stage stage[2];
@@ -65,10 +64,9 @@ START_TEST(adding_up_counts) {
     ck_near(stage[1].backward, 7);
     ck_near(stage[1].forward, 1);
 }
-END_TEST
 
 /* A cut with large boundary tensors isn't worth a better balance. */
-START_TEST(boundary_counts) {
+TEST(boundary_counts) {
     static const double work[] = {1, 1, 1, 1};
     dlc_plan_link link = {.latency = 0, .bandwidth = 10};
     dlc_plan_layer layer[4];
@@ -81,7 +79,6 @@ START_TEST(boundary_counts) {
     ck_near(stage[0].send_bytes, 10);
     ck_near(stage[1].send, 0);
 }
-END_TEST
 
 static double slowest_of(const dlc_plan_layer *layer, size_t layers,
                          const dlc_plan_link *link, const size_t *first,
@@ -132,15 +129,14 @@ static void try_every_cut(uint64_t seed) {
     }
 }
 
-START_TEST(no_cut_is_better) {
+TEST(no_cut_is_better) {
     for (uint64_t seed = 0; seed < 30; seed++)
         try_every_cut(seed);
 }
-END_TEST
 
 /* k equal stages and m micro-batches take m + k - 1 slots; the bubble is k - 1 of them.
  */
-START_TEST(bubble_of_equal_stages) {
+TEST(bubble_of_equal_stages) {
     static const double work[] = {1, 1, 1, 1};
     dlc_plan_layer layer[4];
     dlc_plan_stage stage[4];
@@ -157,11 +153,10 @@ START_TEST(bubble_of_equal_stages) {
         ck_near(stage[0].busy, 3.0 * m);
     }
 }
-END_TEST
 
 /* Stage s of k has at most k - s micro-batches in flight, and adds up their gradients.
  */
-START_TEST(memory_of_stages) {
+TEST(memory_of_stages) {
     static const double work[] = {1, 1, 1};
     dlc_plan_layer layer[3];
     dlc_plan_stage stage[3];
@@ -179,9 +174,8 @@ START_TEST(memory_of_stages) {
                      DLC_OK);
     ck_near(stage[0].memory_bytes, 300 + 10 * 2); /* there is only one micro-batch */
 }
-END_TEST
 
-START_TEST(sending_takes_time) {
+TEST(sending_takes_time) {
     static const double work[] = {1, 1};
     dlc_plan_link link = {.latency = 0.5, .bandwidth = 1e18};
     dlc_plan_layer layer[2];
@@ -193,10 +187,9 @@ START_TEST(sending_takes_time) {
                      DLC_OK);
     ck_near(pipeline.seconds, 1 + 0.5 + 1 + 2 + 0.5 + 2);
 }
-END_TEST
 
 /* Of equally good cuts the earliest is chosen, on every machine. */
-START_TEST(ties_are_cut_early) {
+TEST(ties_are_cut_early) {
     static const double work[] = {1, 1, 1};
     dlc_plan_layer layer[3];
     dlc_plan_stage stage[2];
@@ -205,11 +198,10 @@ START_TEST(ties_are_cut_early) {
                      DLC_OK);
     ck_assert_uint_eq(stage[0].end, 1);
 }
-END_TEST
 
 /* A stage has at most as many micro-batches in flight as there are stages from it on,
  * so it may be idle until one comes back. Two stages, computed by hand. */
-START_TEST(in_flight_is_limited) {
+TEST(in_flight_is_limited) {
     static const double work[] = {2, 2};
     dlc_plan_link link = {.latency = 1, .bandwidth = 1e18};
     dlc_plan_layer layer[2];
@@ -223,11 +215,10 @@ START_TEST(in_flight_is_limited) {
      */
     ck_near(pipeline.seconds, 28);
 }
-END_TEST
 
 /* Three ranks and one: each of the three has a third of the samples; the one receives
  * what all of them send. */
-START_TEST(stages_have_unequal_ranks) {
+TEST(stages_have_unequal_ranks) {
     static const double work[] = {1, 1, 1, 1};
     static const int32_t ranks[] = {3, 1};
     dlc_plan_link link = {.latency = 0.5, .bandwidth = 60};
@@ -248,19 +239,17 @@ START_TEST(stages_have_unequal_ranks) {
     ck_near(pipeline.seconds, 6 + 1.5 + 18 + 1.5 + 12);
     ck_near(pipeline.bubble, 1 - 4 * 18 / (4 * 39.0));
 }
-END_TEST
 
-START_TEST(micro_batches) {
+TEST(micro_batches) {
     ck_assert_int_eq(dlc_plan_micro_batch(32, 4, 1), 8);
     ck_assert_int_eq(dlc_plan_micro_batch(30, 4, 1), 8); /* the last one has 6 */
     ck_assert_int_eq(dlc_plan_micro_batch(30, 31, 1), 0);
     ck_assert_int_eq(dlc_plan_micro_batch(48, 4, 12), 12); /* one for each rank */
     ck_assert_int_eq(dlc_plan_micro_batch(48, 5, 12), 0);
 }
-END_TEST
 
 /* As the simulation has it, where ranks split the work and messages take no time. */
-START_TEST(work_of_a_pass) {
+TEST(work_of_a_pass) {
     static const double work[] = {6, 4};
     static const int32_t ranks[] = {2, 1};
     ck_assert_double_eq_tol(dlc_plan_stages_work(work, NULL, 2, 1), 6 + 4, 1e-12);
@@ -280,9 +269,8 @@ START_TEST(work_of_a_pass) {
                                 pipeline.seconds, 1e-9);
     }
 }
-END_TEST
 
-START_TEST(mistakes_are_reported) {
+TEST(mistakes_are_reported) {
     static const double work[] = {1, 1};
     dlc_plan_layer layer[2];
     dlc_plan_stage stage[2] = {{.first = 0, .end = 1}, {.first = 0, .end = 2}};
@@ -302,29 +290,4 @@ START_TEST(mistakes_are_reported) {
     ck_assert_int_eq(dlc_plan_stages_cut(layer, 2, &free_link, 1, 2, NULL, stage),
                      DLC_ERR_NOMEM);
     dlc_memory_fail_at(0);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("plan_stages");
-    TCase *cases = tcase_create("plan_stages");
-    tcase_add_test(cases, balanced);
-    tcase_add_test(cases, adding_up_counts);
-    tcase_add_test(cases, boundary_counts);
-    tcase_add_test(cases, no_cut_is_better);
-    tcase_add_test(cases, bubble_of_equal_stages);
-    tcase_add_test(cases, memory_of_stages);
-    tcase_add_test(cases, sending_takes_time);
-    tcase_add_test(cases, ties_are_cut_early);
-    tcase_add_test(cases, in_flight_is_limited);
-    tcase_add_test(cases, stages_have_unequal_ranks);
-    tcase_add_test(cases, micro_batches);
-    tcase_add_test(cases, work_of_a_pass);
-    tcase_add_test(cases, mistakes_are_reported);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

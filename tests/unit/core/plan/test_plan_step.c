@@ -1,11 +1,10 @@
 /* Tests simulated data-parallel steps (core/plan/step.c): what overlap hides. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/memory.h"
 #include "plan/buckets.h"
 #include "plan/exchange.h"
+#include "support/test.h"
 
 enum { LAYERS = 3 };
 
@@ -50,7 +49,7 @@ static dlc_plan_step step_of(const dlc_plan_cluster *cluster,
     return step;
 }
 
-START_TEST(nothing_hidden) {
+TEST(nothing_hidden) {
     dlc_plan_cluster c = cluster_of(1);
     dlc_plan_step step = step_of(&c, DLC_PLAN_OVERLAP_NONE);
     ck_near(step.forward, 3);
@@ -60,40 +59,36 @@ START_TEST(nothing_hidden) {
     ck_near(step.exposed, 3);
     ck_near(step.bytes, 3e8);
 }
-END_TEST
 
 /* If reductions are faster than backward only the last one is exposed. */
-START_TEST(last_bucket_is_exposed) {
+TEST(last_bucket_is_exposed) {
     dlc_plan_cluster c = cluster_of(1);
     dlc_plan_step step = step_of(&c, DLC_PLAN_OVERLAP_BACKWARD);
     ck_assert_int_eq(step.buckets, 3);
     ck_near(step.seconds, 10);
     ck_near(step.exposed, 1);
 }
-END_TEST
 
 /* If they are slower they run without pause from the first bucket on. */
-START_TEST(slow_reductions_are_a_chain) {
+TEST(slow_reductions_are_a_chain) {
     dlc_plan_cluster c = cluster_of(4);
     dlc_plan_step step = step_of(&c, DLC_PLAN_OVERLAP_BACKWARD);
     ck_near(step.seconds, 3 + 2 + 3 * 4);
 }
-END_TEST
 
 /* The next forward begins after the first layer's reduction. Buckets are filled at 5, 7
  * and 9 s: c is reduced first (until 9), then a, which was filled last (until 13), then
  * b (until 17). The next forward runs a at 13, b at 17 and c, until 19. */
-START_TEST(overlap_forward_reduces_newest_first) {
+TEST(overlap_forward_reduces_newest_first) {
     dlc_plan_cluster c = cluster_of(4);
     dlc_plan_step step = step_of(&c, DLC_PLAN_OVERLAP_FORWARD);
     ck_near(step.seconds, 19 - 3);
     dlc_plan_step waits = step_of(&c, DLC_PLAN_OVERLAP_BACKWARD);
     ck_assert_double_lt(step.seconds, waits.seconds);
 }
-END_TEST
 
 /* The reduce-scatters overlap backward, the all-gathers nothing. Updates are halved. */
-START_TEST(sharded_updates) {
+TEST(sharded_updates) {
     dlc_plan_cluster c = cluster_of(1);
     c.update_bandwidth = 1e8;
     dlc_plan_step step = step_of(&c, DLC_PLAN_OVERLAP_SHARDED);
@@ -106,12 +101,11 @@ START_TEST(sharded_updates) {
     dlc_plan_step ahead = step_of(&c, DLC_PLAN_OVERLAP_FORWARD);
     ck_near(best.seconds, fmin(fmin(step.seconds, all.seconds), ahead.seconds));
 }
-END_TEST
 
 /* On two ranks of one machine a fused update with one slot moves 7/10 of an update's
  * bytes. It overlaps backward, except for the last bucket, and is chosen if possible.
  */
-START_TEST(fused_updates) {
+TEST(fused_updates) {
     dlc_plan_cluster c = {.nodes = 1,
                           .ranks_per_node = 2,
                           .inside = {.bandwidth = 1e9},
@@ -134,11 +128,10 @@ START_TEST(fused_updates) {
     c.copies = 1; /* no slot: 9 moves, an update has 3 */
     ck_near(dlc_plan_fused_update(&c, 1e8), 9.0 / 3 / 4);
 }
-END_TEST
 
 /* There are no fused updates over a network, or without access to each other's memory.
  */
-START_TEST(no_fused_updates) {
+TEST(no_fused_updates) {
     const dlc_plan_exchange exchange = {.overlap = DLC_PLAN_OVERLAP_FUSED};
     dlc_plan_cluster c = cluster_of(1);
     dlc_plan_step step;
@@ -156,9 +149,8 @@ START_TEST(no_fused_updates) {
                            .update_bandwidth = 1e8};
     ck_near(dlc_plan_fused_update(&c, 1e8), 0);
 }
-END_TEST
 
-START_TEST(interference_is_exposed) {
+TEST(interference_is_exposed) {
     dlc_plan_cluster c = cluster_of(1);
     c.interference = 1;
     dlc_plan_step step = step_of(&c, DLC_PLAN_OVERLAP_BACKWARD);
@@ -167,17 +159,15 @@ START_TEST(interference_is_exposed) {
     step = step_of(&c, DLC_PLAN_OVERLAP_BACKWARD);
     ck_near(step.seconds, 11);
 }
-END_TEST
 
-START_TEST(handover_costs) {
+TEST(handover_costs) {
     dlc_plan_cluster c = cluster_of(1);
     c.handover = 0.25;
     dlc_plan_step step = step_of(&c, DLC_PLAN_OVERLAP_BACKWARD);
     ck_near(step.seconds, 10.5); /* not for the last bucket */
 }
-END_TEST
 
-START_TEST(one_rank_alone) {
+TEST(one_rank_alone) {
     dlc_plan_cluster c = {.nodes = 1,
                           .ranks_per_node = 1,
                           .handover = 1,
@@ -192,11 +182,10 @@ START_TEST(one_rank_alone) {
         ck_near(step.exposed, 0);
     }
 }
-END_TEST
 
 /* More equal ranks never have a lower total throughput, and never a higher speed-up
  * than their number; an infinitely fast link has no exposed time. */
-START_TEST(limits_of_scaling) {
+TEST(limits_of_scaling) {
     double last = 0;
     for (int32_t ranks = 1; ranks <= 256; ranks *= 2) {
         dlc_plan_cluster c = {.nodes = ranks,
@@ -213,9 +202,8 @@ START_TEST(limits_of_scaling) {
         .nodes = 256, .ranks_per_node = 1, .between = {0, 1e18, 0}};
     ck_near(step_of(&fast, DLC_PLAN_OVERLAP_BEST).seconds, 9);
 }
-END_TEST
 
-START_TEST(split_layers_are_not_exchanged) {
+TEST(split_layers_are_not_exchanged) {
     dlc_plan_cluster c = cluster_of(1);
     const dlc_plan_extra extra[LAYERS] = {
         {0},
@@ -231,10 +219,9 @@ START_TEST(split_layers_are_not_exchanged) {
     ck_near(dlc_plan_memory(net, LAYERS, NULL, &c, 10), 3 * 3e8 + 10 * 6e6);
     ck_near(dlc_plan_memory(net, LAYERS, extra, &c, 10), 3 * 2.5e8 + 10 * 6e6);
 }
-END_TEST
 
 /* With float16 half as many bytes are exchanged. */
-START_TEST(scaled_bytes) {
+TEST(scaled_bytes) {
     dlc_plan_cluster c = cluster_of(1);
     const dlc_plan_exchange exchange = {.overlap = DLC_PLAN_OVERLAP_NONE, .scale = 0.5};
     dlc_plan_step step;
@@ -243,10 +230,9 @@ START_TEST(scaled_bytes) {
     ck_near(step.bytes, 1.5e8);
     ck_near(step.seconds, 10.5);
 }
-END_TEST
 
 /* Buckets are whole layers, from the last one on; larger ones are cut. */
-START_TEST(buckets_of_whole_layers) {
+TEST(buckets_of_whole_layers) {
     static const double bytes[] = {10, 0, 350, 60, 0, 60};
     dlc_plan_buckets buckets = {.count = 0};
     ck_assert_int_eq(dlc_plan_buckets_cut(bytes, 6, 100, &buckets), DLC_OK);
@@ -265,9 +251,8 @@ START_TEST(buckets_of_whole_layers) {
     ck_assert_uint_eq(buckets.count, 0);
     dlc_plan_buckets_free(&buckets);
 }
-END_TEST
 
-START_TEST(out_of_memory) {
+TEST(out_of_memory) {
     dlc_plan_cluster c = cluster_of(1);
     const dlc_plan_exchange exchange = {.overlap = DLC_PLAN_OVERLAP_BEST};
     dlc_plan_step step = {.seconds = -1};
@@ -282,31 +267,4 @@ START_TEST(out_of_memory) {
     }
     ck_assert_int_eq(status, DLC_OK);
     ck_assert_uint_gt(n, 5);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("plan_step");
-    TCase *cases = tcase_create("plan_step");
-    tcase_add_test(cases, nothing_hidden);
-    tcase_add_test(cases, last_bucket_is_exposed);
-    tcase_add_test(cases, slow_reductions_are_a_chain);
-    tcase_add_test(cases, overlap_forward_reduces_newest_first);
-    tcase_add_test(cases, sharded_updates);
-    tcase_add_test(cases, fused_updates);
-    tcase_add_test(cases, no_fused_updates);
-    tcase_add_test(cases, interference_is_exposed);
-    tcase_add_test(cases, handover_costs);
-    tcase_add_test(cases, one_rank_alone);
-    tcase_add_test(cases, limits_of_scaling);
-    tcase_add_test(cases, split_layers_are_not_exchanged);
-    tcase_add_test(cases, scaled_bytes);
-    tcase_add_test(cases, buckets_of_whole_layers);
-    tcase_add_test(cases, out_of_memory);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,7 +1,6 @@
 /* Tests which layers are tensor-parallel (core/plan/tensor_parallel.c): on slow links
  * those with many parameters and small activations; the step is never slower than
  * without. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "plan/tensor_parallel.h"
+#include "support/test.h"
 
 enum { CONV1, RELU1, CONV2, FC1, RELU2, FC2, LOSS, LAYERS };
 
@@ -67,7 +67,7 @@ static dlc_plan_tensor_parallel plan(const dlc_plan_cluster *cluster, double sam
 }
 
 /* 1 Gbit/s between two machines: the fully connected layers and those between them. */
-START_TEST(slow_link_splits_dense_layers) {
+TEST(slow_link_splits_dense_layers) {
     dlc_plan_cluster c = network(1.25e8, 2);
     dlc_plan_layer_choice choice[LAYERS];
     dlc_plan_extra extra[LAYERS];
@@ -84,10 +84,9 @@ START_TEST(slow_link_splits_dense_layers) {
     ck_assert_double_eq(extra[FC1].parameter_bytes, 0.75e8);
     ck_assert_double_lt(split.memory_mix, split.memory_data);
 }
-END_TEST
 
 /* An infinitely fast link is no reason to split; neither is one rank. */
-START_TEST(fast_link_splits_nothing) {
+TEST(fast_link_splits_nothing) {
     dlc_plan_layer_choice choice[LAYERS];
     dlc_plan_cluster fast = network(1e15, 2), one = network(1e8, 1);
     fast.between.latency = 0;
@@ -105,10 +104,9 @@ START_TEST(fast_link_splits_nothing) {
     split = plan(&one, 32, choice, NULL);
     ck_assert_int_eq(split.split, 0);
 }
-END_TEST
 
 /* Large batches make activations expensive. */
-START_TEST(large_batch_splits_less) {
+TEST(large_batch_splits_less) {
     dlc_plan_cluster c = network(1.25e8, 16);
     dlc_plan_layer_choice choice[LAYERS];
     dlc_plan_tensor_parallel small = plan(&c, 4, choice, NULL);
@@ -116,10 +114,9 @@ START_TEST(large_batch_splits_less) {
     dlc_plan_tensor_parallel large = plan(&c, 4096, choice, NULL);
     ck_assert_int_lt(large.split, small.split);
 }
-END_TEST
 
 /* The search finds what trying all choices finds. */
-START_TEST(search_is_optimal) {
+TEST(search_is_optimal) {
     static const double rates[] = {1e7, 1.25e8, 1e9, 1e10, 1e11};
     static const size_t can[] = {CONV1, CONV2, FC1, FC2};
     for (size_t r = 0; r < sizeof rates / sizeof *rates; r++)
@@ -143,10 +140,9 @@ START_TEST(search_is_optimal) {
                           rates[r], nodes, found, least);
         }
 }
-END_TEST
 
 /* The cost of a given choice is computed without changing it. */
-START_TEST(cost_of_a_choice) {
+TEST(cost_of_a_choice) {
     dlc_plan_cluster c = network(1.25e8, 2);
     dlc_plan_layer_choice choice[LAYERS] = {{0}};
     dlc_plan_tensor_parallel split;
@@ -160,9 +156,8 @@ START_TEST(cost_of_a_choice) {
      */
     ck_assert_double_gt(split.mix.seconds, split.data.seconds);
 }
-END_TEST
 
-START_TEST(out_of_memory) {
+TEST(out_of_memory) {
     dlc_plan_cluster c = network(1.25e8, 2);
     dlc_plan_layer_choice choice[LAYERS];
     dlc_plan_tensor_parallel split;
@@ -174,7 +169,6 @@ START_TEST(out_of_memory) {
         ck_assert_int_eq(status, DLC_ERR_NOMEM);
     }
 }
-END_TEST
 
 /* Random nets: no crash, and the choice is never slower than pure data parallelism. */
 static void random_net(uint64_t seed) {
@@ -211,26 +205,7 @@ static void random_net(uint64_t seed) {
         ck_assert(!choice[i].tensor || layer[i].can_split || layer[i].is_light);
 }
 
-START_TEST(random_nets) {
+TEST(random_nets) {
     for (uint64_t seed = 0; seed < 50; seed++)
         random_net(seed);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("plan_tensor_parallel");
-    TCase *cases = tcase_create("plan_tensor_parallel");
-    tcase_add_test(cases, slow_link_splits_dense_layers);
-    tcase_add_test(cases, fast_link_splits_nothing);
-    tcase_add_test(cases, large_batch_splits_less);
-    tcase_add_test(cases, search_is_optimal);
-    tcase_add_test(cases, cost_of_a_choice);
-    tcase_add_test(cases, out_of_memory);
-    tcase_add_test(cases, random_nets);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

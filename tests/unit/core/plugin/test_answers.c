@@ -1,18 +1,17 @@
 /* Tests that the core believes no number of a transport, a device, a data source or a
  * consistency model: each wrong one is a DLC_ERR_PLUGIN. */
-#include <check.h>
 #include <fenv.h>
 #include <locale.h>
 #include <math.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
 
 #include "base/process_state.h"
 #include "base/status.h"
 #include "plugin/answers.h"
+#include "support/test.h"
 
 static void refused(dlc_status status, const char *says) {
     ck_assert_int_eq(status, DLC_ERR_PLUGIN);
@@ -47,7 +46,7 @@ static dlc_status ask(char *reason, size_t room, dlc_transport_prediction *found
     return dlc_answer_prediction(&transport, &args, reason, room, found);
 }
 
-START_TEST(predictions) {
+TEST(predictions) {
     static const dlc_transport_prediction bad[] = {
         {.latency = 0, .small_bandwidth = 9, .bandwidth = 9},
         {.latency = -1, .small_bandwidth = 9, .bandwidth = 9},
@@ -78,7 +77,6 @@ START_TEST(predictions) {
         ck_assert_uint_eq(strlen(reason), sizeof reason - 1);
     }
 }
-END_TEST
 
 /* ---- Devices ----------------------------------------------------------------- */
 
@@ -89,7 +87,7 @@ static dlc_status count(int32_t *result) {
     return DLC_OK;
 }
 
-START_TEST(devices) {
+TEST(devices) {
     static const int32_t bad[] = {-1, INT32_MIN, INT32_MAX, DLC_ANSWER_DEVICES_MAX + 1};
     const dlc_device_ops ops = {.size = sizeof ops, .count = count};
     const dlc_feature device = {
@@ -104,7 +102,6 @@ START_TEST(devices) {
     ck_assert_int_eq(dlc_answer_devices(&device, &found), DLC_OK);
     ck_assert_int_eq(found, DLC_ANSWER_DEVICES_MAX);
 }
-END_TEST
 
 /* ---- Data sources ------------------------------------------------------------ */
 
@@ -150,7 +147,7 @@ static const data_case data_cases[] = {
 };
 enum { DATA_CASES = sizeof data_cases / sizeof *data_cases };
 
-START_TEST(samples) {
+TEST_EACH(samples, DATA_CASES) {
     const data_case *at = &data_cases[_i];
     dlc_status status = dlc_answer_check_data(&source, &at->info, 0);
     if (at->says)
@@ -158,7 +155,6 @@ START_TEST(samples) {
     else
         ck_assert_int_eq(status, DLC_OK);
 }
-END_TEST
 
 /* ---- Consistency models ------------------------------------------------------ */
 
@@ -168,7 +164,7 @@ static const dlc_feature model = {.size = sizeof model,
                                   .name = "odd",
                                   .ops = &model_ops};
 
-START_TEST(needs) {
+TEST(needs) {
     dlc_consistency_needs asked = {.size = sizeof asked, .servers = -1};
     refused(dlc_answer_check_needs(&model, &asked), "-1 parameter servers");
     asked.servers = 0;
@@ -177,7 +173,6 @@ START_TEST(needs) {
     asked.deferred_update = 0;
     ck_assert_int_eq(dlc_answer_check_needs(&model, &asked), DLC_OK);
 }
-END_TEST
 
 /* ---- Names ------------------------------------------------------------------- */
 
@@ -192,14 +187,13 @@ static const struct {
 };
 enum { NAME_CASES = sizeof name_cases / sizeof *name_cases };
 
-START_TEST(names) {
+TEST_EACH(names, NAME_CASES) {
     const char *const *name = name_cases[_i].name;
     ck_assert_int_eq(dlc_answer_bad_name(name, sizeof *name, 3), name_cases[_i].bad);
     ck_assert_int_eq(dlc_answer_bad_name(name, sizeof *name, 0), -1);
 }
-END_TEST
 
-START_TEST(length_of_names) {
+TEST(length_of_names) {
     char text[129];
     const char *const name = text;
     memset(text, 'x', sizeof text);
@@ -208,7 +202,6 @@ START_TEST(length_of_names) {
     text[127] = 'x';
     ck_assert_int_eq(dlc_answer_bad_name(&name, sizeof name, 1), 0);
 }
-END_TEST
 
 /* ---- What a call may not leave ------------------------------------------------- */
 
@@ -217,7 +210,7 @@ static dlc_status leave(int rounding) {
     return DLC_OK;
 }
 
-START_TEST(rounding) {
+TEST(rounding) {
     static const int odd[] = {FE_TOWARDZERO, FE_UPWARD, FE_DOWNWARD};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         refused(DLC_ASK(&transport_ops, "predict", leave(odd[i])),
@@ -229,9 +222,8 @@ START_TEST(rounding) {
         ck_assert_int_eq(DLC_ASK(&transport_ops, "predict", DLC_OK), DLC_OK);
     }
 }
-END_TEST
 
-START_TEST(process) {
+TEST(process) {
     const struct itimerval later = {.it_value = {.tv_sec = 1000}};
     dlc_process_state before;
     sigset_t one;
@@ -250,24 +242,4 @@ START_TEST(process) {
     ck_assert_ptr_nonnull(strstr(dlc_process_state_change(&before), "locale"));
     (void)setlocale(LC_ALL, "C");
     ck_assert_ptr_null(dlc_process_state_change(&before));
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("answers");
-    TCase *all = tcase_create("answers");
-    tcase_add_test(all, predictions);
-    tcase_add_test(all, devices);
-    tcase_add_loop_test(all, samples, 0, DATA_CASES);
-    tcase_add_test(all, needs);
-    tcase_add_loop_test(all, names, 0, NAME_CASES);
-    tcase_add_test(all, length_of_names);
-    tcase_add_test(all, rounding);
-    tcase_add_test(all, process);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,6 +1,5 @@
 /* Tests what is cached about inspected files, what is not, and caches that cannot be
  * read, written or trusted. */
-#include <check.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -18,6 +17,7 @@
 #include "plugin/scan.h"
 #include "plugin/system_stamp.h"
 #include "plugin_folders.h"
+#include "support/test.h"
 
 /* Changes the time stamp only. */
 static void touch(const char *path) {
@@ -25,7 +25,15 @@ static void touch(const char *path) {
     ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-START_TEST(caches_valid_plugins) {
+static int begin(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "--stamp") == 0)
+        return printf("%" PRIu64 "\n", dlc_system_stamp()) < 0;
+    return TESTS_RUN;
+}
+
+TEST_SETTINGS(.teardown = dir_remove_all, .begin = begin);
+
+TEST(caches_valid_plugins) {
     const char *dir = dir_make();
     const char *path = dir_add(dir, "two", NULL);
     cache_dir_make();
@@ -55,10 +63,9 @@ START_TEST(caches_valid_plugins) {
     ck_assert_int_eq(state_after_rescan("two.so"), DLC_ENTRY_USABLE);
     ck_assert_int_eq(load_count(), 3);
 }
-END_TEST
 
 /* A refusal that depends only on the file is cached with its reason. */
-START_TEST(caches_refusals) {
+TEST(caches_refusals) {
     const char *dir = dir_make();
     dir_add(dir, "name-upper", NULL);
     dir_add(dir, "feature-call", NULL);
@@ -73,11 +80,10 @@ START_TEST(caches_refusals) {
         ck_assert_int_eq(load_count(), 1);
     }
 }
-END_TEST
 
 /* A file that has crashed is skipped for a while, although it would not crash again,
  * until it changes or a rescan is requested. */
-START_TEST(caches_a_crash) {
+TEST(caches_a_crash) {
     const char *dir = dir_make();
     const char *path = dir_add(dir, "obeys", NULL);
     char *first = NULL;
@@ -106,10 +112,9 @@ START_TEST(caches_a_crash) {
     ck_assert_int_eq(state_after_rescan("obeys.so"), DLC_ENTRY_USABLE);
     ck_assert_int_eq(state_with_cache(dir, "obeys.so"), DLC_ENTRY_USABLE);
 }
-END_TEST
 
 /* The second time there is no wait. */
-START_TEST(caches_a_hang) {
+TEST(caches_a_hang) {
     const char *dir = dir_make();
     dir_add(dir, "loaded-hang", NULL);
     cache_dir_make();
@@ -120,11 +125,10 @@ START_TEST(caches_a_hang) {
     ck_assert_int_eq(state_with_cache(dir, "loaded-hang.so"), DLC_ENTRY_REFUSED);
     ck_assert_int_eq(load_count(), loads);
 }
-END_TEST
 
 /* Unavailability is cached for the environment that it was found in: a driver may be
  * installed, or no longer be hidden. */
-START_TEST(caches_unavailable_plugins) {
+TEST(caches_unavailable_plugins) {
     const char *dir = dir_make();
     dir_add(dir, "good", NULL);
     cache_dir_make();
@@ -146,10 +150,9 @@ START_TEST(caches_unavailable_plugins) {
     ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_UNAVAILABLE);
     ck_assert_int_eq(load_count(), 3);
 }
-END_TEST
 
 /* They may be the fault of a library that is missing, so they depend on the system. */
-START_TEST(caches_errors_of_the_loader) {
+TEST(caches_errors_of_the_loader) {
     const char *dir = dir_make(), *path = dir_add(dir, "undefined", NULL);
     cache_dir_make();
     ck_assert_int_eq(state_with_cache(dir, "undefined.so"), DLC_ENTRY_REFUSED);
@@ -163,10 +166,9 @@ START_TEST(caches_errors_of_the_loader) {
     ck_assert_ptr_null(dlc_cache_find(&cache, path, &info, now + 2));
     dlc_cache_free(&cache);
 }
-END_TEST
 
 /* A library that is put into a folder where the loader looks is noticed. */
-START_TEST(notices_what_is_installed) {
+TEST(notices_what_is_installed) {
     const char *dir = dir_make();
     char again[PATH_MAX + 16], program[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -188,10 +190,9 @@ START_TEST(notices_what_is_installed) {
     ck_assert_uint_eq(stamp[0], stamp[1]);
     ck_assert_uint_ne(stamp[1], stamp[2]);
 }
-END_TEST
 
 /* Owner and mode of a file are checked each time. */
-START_TEST(checks_owner_and_mode_each_time) {
+TEST(checks_owner_and_mode_each_time) {
     const char *dir = dir_make();
     const char *path = dir_add(dir, "good", NULL);
     cache_dir_make();
@@ -199,10 +200,9 @@ START_TEST(checks_owner_and_mode_each_time) {
     ck_assert_int_eq(chmod(path, 0666), 0);
     ck_assert_int_eq(state_with_cache(dir, "good.so"), DLC_ENTRY_REFUSED);
 }
-END_TEST
 
 /* The same user searches different folders in turn. */
-START_TEST(keeps_other_folders) {
+TEST(keeps_other_folders) {
     const char *a = dir_make(), *b = dir_make();
     const char *path = dir_add(a, "good", NULL);
     dir_add(b, "two", NULL);
@@ -219,7 +219,6 @@ START_TEST(keeps_other_folders) {
     ck_assert_int_eq(state_with_cache(b, "two.so"), DLC_ENTRY_USABLE);
     ck_assert_int_eq(load_count(), 3);
 }
-END_TEST
 
 /* ---- Invalid caches ---------------------------------------------------------- */
 
@@ -232,7 +231,7 @@ static void expect_rescan(const char *dir) {
     ck_assert_int_eq(load_count(), loads + 1);
 }
 
-START_TEST(ignores_damage) {
+TEST(ignores_damage) {
     const char *dir = dir_make();
     dir_add(dir, "good", NULL);
     cache_dir_make();
@@ -254,10 +253,9 @@ START_TEST(ignores_damage) {
         expect_rescan(dir);
     }
 }
-END_TEST
 
 /* An unknown state of a plugin or a feature is damage, too. */
-START_TEST(ignores_unknown_states) {
+TEST(ignores_unknown_states) {
     for (int state = -1; state <= DLC_ENTRY_UNTRIED + 1; state++) {
         dlc_feature_entry feature = {.name = "f", .reason = "why", .state = state};
         dlc_report report = {.plugin = {.name = "p",
@@ -276,9 +274,8 @@ START_TEST(ignores_unknown_states) {
         dlc_text_free(&bytes);
     }
 }
-END_TEST
 
-START_TEST(ignores_what_others_may_write) {
+TEST(ignores_what_others_may_write) {
     const char *dir = dir_make();
     dir_add(dir, "good", NULL);
     cache_dir_make();
@@ -298,7 +295,6 @@ START_TEST(ignores_what_others_may_write) {
     ck_assert_int_eq(symlink(away, file), 0);
     expect_rescan(dir);
 }
-END_TEST
 
 /* Nothing can be cached, which is not an error. */
 static void expect_no_cache(const char *dir) {
@@ -309,7 +305,7 @@ static void expect_no_cache(const char *dir) {
     }
 }
 
-START_TEST(works_without_a_cache) {
+TEST(works_without_a_cache) {
     const char *dir = dir_make(), *home;
     dir_add(dir, "good", NULL);
     home = cache_dir_make();
@@ -333,9 +329,8 @@ START_TEST(works_without_a_cache) {
         ck_assert_int_eq(access(dir_path(home, ".cache"), F_OK), -1);
     }
 }
-END_TEST
 
-START_TEST(makes_its_folders) {
+TEST(makes_its_folders) {
     const char *dir = dir_make(), *home;
     dir_add(dir, "good", NULL);
     home = cache_dir_make();
@@ -346,11 +341,10 @@ START_TEST(makes_its_folders) {
     ck_assert_int_eq(stat(dir_path(home, ".cache/dlcore"), &info), 0);
     ck_assert_int_eq(info.st_mode & 0777, 0700);
 }
-END_TEST
 
 /* Several processes start without a cache at once: each finds everything, and the cache
  * file stays valid. */
-START_TEST(many_at_once) {
+TEST(many_at_once) {
     enum { PROCESSES = 6 };
     const char *dir = dir_make();
     static const char *const all[] = {"good", "two", "for-vax", "crash-told", "older"};
@@ -384,38 +378,4 @@ START_TEST(many_at_once) {
     ck_assert_ptr_nonnull(cache_file());
     ck_assert_int_eq(state_with_cache(dir, "two.so"), DLC_ENTRY_USABLE);
     ck_assert_int_eq(load_count(), loads);
-}
-END_TEST
-
-int main(int count, char **arguments) {
-    if (count == 2 && strcmp(arguments[1], "--stamp") == 0)
-        return printf("%" PRIu64 "\n", dlc_system_stamp()) < 0;
-    const TTest *const tests[] = {
-        caches_valid_plugins,
-        caches_refusals,
-        caches_a_crash,
-        caches_a_hang,
-        caches_unavailable_plugins,
-        caches_errors_of_the_loader,
-        notices_what_is_installed,
-        checks_owner_and_mode_each_time,
-        keeps_other_folders,
-        ignores_damage,
-        ignores_unknown_states,
-        ignores_what_others_may_write,
-        works_without_a_cache,
-        makes_its_folders,
-        many_at_once,
-    };
-    Suite *suite = suite_create("cache");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, NULL, dir_remove_all);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(all, tests[i]);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,7 +1,6 @@
 /* Tests dlc_calls_offered, and dlc_calls_missing: it names a required call that a table
  * of operations lacks, whether the call is NULL or beyond the end of a shorter table,
  * and accepts tables without optional calls. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +8,7 @@
 
 #include "plugin/calls.h"
 #include "plugin/registry.h"
+#include "support/test.h"
 
 typedef union tables {
     uint32_t size;
@@ -77,7 +77,7 @@ static void fill(dlc_kind kind, uint64_t caps, size_t size) {
         ck_assert_ptr_null(dlc_calls_missing(&feature)); \
     } while (0)
 
-START_TEST(devices) {
+TEST(devices) {
     LACKS(DLC_KIND_DEVICE, 0, device, count);
     LACKS(DLC_KIND_DEVICE, 0, device, describe);
     LACKS(DLC_KIND_DEVICE, 0, device, open);
@@ -106,7 +106,6 @@ START_TEST(devices) {
     ALLOWS(DLC_KIND_DEVICE, 0, device, native);
     ALLOWS(DLC_KIND_DEVICE, 0, device, can_access_peer);
 }
-END_TEST
 
 /* A table that has one of them needs the other. */
 #define BELONG_TOGETHER(table, one, other) \
@@ -121,7 +120,7 @@ END_TEST
         ck_assert_pstr_eq(dlc_calls_missing(&feature), #other); \
     } while (0)
 
-START_TEST(pairs) {
+TEST(pairs) {
     BELONG_TOGETHER(ops.device, pin, unpin);
     BELONG_TOGETHER(ops.device, ipc_export, ipc_import);
     fill(DLC_KIND_DEVICE, 0, sizeof ops.device);
@@ -133,10 +132,9 @@ START_TEST(pairs) {
     device_queues.graph_launch = NULL;
     ck_assert_ptr_null(dlc_calls_missing(&feature));
 }
-END_TEST
 
 /* The CPU reads the memory of a device without queues. */
-START_TEST(queues_or_host_memory) {
+TEST(queues_or_host_memory) {
     fill(DLC_KIND_DEVICE, 0, sizeof ops.device);
     ops.device.add_mean = NULL;
     ck_assert_pstr_eq(dlc_calls_missing(&feature), "add_mean");
@@ -146,9 +144,8 @@ START_TEST(queues_or_host_memory) {
     feature.caps = DLC_DEVICE_HOST;
     ck_assert_ptr_null(dlc_calls_missing(&feature));
 }
-END_TEST
 
-START_TEST(offers) {
+TEST(offers) {
     fill(DLC_KIND_DEVICE, 0, sizeof ops.device);
     ck_assert_uint_eq(dlc_calls_offered(&feature),
                       DLC_OFFERS_QUEUES | DLC_OFFERS_CAPTURE | DLC_OFFERS_SEMAPHORES |
@@ -166,9 +163,8 @@ START_TEST(offers) {
     fill(DLC_KIND_SOLVER, 0, sizeof ops.solver);
     ck_assert_uint_eq(dlc_calls_offered(&feature), 0);
 }
-END_TEST
 
-START_TEST(transports) {
+TEST(transports) {
     LACKS(DLC_KIND_TRANSPORT, 0, transport, predict);
     LACKS(DLC_KIND_TRANSPORT, 0, transport, open);
     LACKS(DLC_KIND_TRANSPORT, 0, transport, close);
@@ -185,9 +181,8 @@ START_TEST(transports) {
     fill(DLC_KIND_TRANSPORT, 0, offsetof(dlc_transport_ops, wait_any));
     ck_assert_ptr_null(dlc_calls_missing(&feature));
 }
-END_TEST
 
-START_TEST(layers) {
+TEST(layers) {
     LACKS(DLC_KIND_LAYER, 0, layer, create);
     LACKS(DLC_KIND_LAYER, 0, layer, destroy);
     LACKS(DLC_KIND_LAYER, 0, layer, infer);
@@ -207,15 +202,13 @@ START_TEST(layers) {
     family.size = offsetof(dlc_family, reorder_destroy);
     ck_assert_pstr_eq(dlc_calls_missing(&feature), "reorder_destroy");
 }
-END_TEST
 
-START_TEST(solvers) {
+TEST(solvers) {
     LACKS(DLC_KIND_SOLVER, 0, solver, needs);
     ALLOWS(DLC_KIND_SOLVER, 0, solver, values);
 }
-END_TEST
 
-START_TEST(consistency_models) {
+TEST(consistency_models) {
     LACKS(DLC_KIND_CONSISTENCY, 0, consistency, needs);
     LACKS(DLC_KIND_CONSISTENCY, 0, consistency, create);
     LACKS(DLC_KIND_CONSISTENCY, 0, consistency, destroy);
@@ -224,9 +217,8 @@ START_TEST(consistency_models) {
     LACKS(DLC_KIND_CONSISTENCY, 0, consistency, synchronize);
     ALLOWS(DLC_KIND_CONSISTENCY, 0, consistency, save);
 }
-END_TEST
 
-START_TEST(sources) {
+TEST(sources) {
     LACKS(DLC_KIND_DATA, 0, data, open);
     LACKS(DLC_KIND_DATA, 0, data, close);
     LACKS(DLC_KIND_DATA, 0, data, describe);
@@ -237,34 +229,11 @@ START_TEST(sources) {
     ops.data.read_sample = NULL;
     ck_assert_pstr_eq(dlc_calls_missing(&feature), "read");
 }
-END_TEST
 
-START_TEST(decoders) {
+TEST(decoders) {
     LACKS(DLC_KIND_DECODER, 0, decoder, endings);
     LACKS(DLC_KIND_DECODER, 0, decoder, matches);
     LACKS(DLC_KIND_DECODER, 0, decoder, inspect);
     LACKS(DLC_KIND_DECODER, 0, decoder, decode);
     LACKS(DLC_KIND_DECODER, 0, decoder, example);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("calls");
-    TCase *all = tcase_create("all");
-    tcase_add_test(all, devices);
-    tcase_add_test(all, pairs);
-    tcase_add_test(all, queues_or_host_memory);
-    tcase_add_test(all, offers);
-    tcase_add_test(all, transports);
-    tcase_add_test(all, layers);
-    tcase_add_test(all, solvers);
-    tcase_add_test(all, consistency_models);
-    tcase_add_test(all, sources);
-    tcase_add_test(all, decoders);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

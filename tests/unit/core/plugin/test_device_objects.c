@@ -1,12 +1,12 @@
 /* Tests that what a device gives is checked: memory, queues and events that are none,
  * and a status that is none, end with the name of the call. */
-#include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "plugin/device_objects.h"
+#include "support/test.h"
 
 enum { BYTES = 1000 };
 
@@ -74,7 +74,9 @@ static dlc_status ask(dlc_memory *memory) {
     return dlc_device_alloc(&ops, NULL, BYTES, 0, memory);
 }
 
-START_TEST(memory) {
+TEST_SETTINGS(.setup = setup);
+
+TEST(memory) {
     dlc_memory got;
     ck_assert_int_eq(ask(&got), DLC_OK);
     ck_assert_ptr_eq(got.base, its_memory.base);
@@ -82,9 +84,8 @@ START_TEST(memory) {
     dlc_device_free(&ops, NULL, &got);
     ck_assert_int_eq(freed, 1);
 }
-END_TEST
 
-START_TEST(wrong_memory) {
+TEST(wrong_memory) {
     dlc_memory got;
     void *base = its_memory.base;
     its_memory.bytes = BYTES - 1;
@@ -96,9 +97,8 @@ START_TEST(wrong_memory) {
     its_memory.base = NULL;
     refused(ask(&got), DLC_ERR_PLUGIN, "alloc of 1000 bytes gives 1000 at (nil)");
 }
-END_TEST
 
-START_TEST(texts_end) {
+TEST(texts_end) {
     dlc_device_info info;
     ck_assert_int_eq(dlc_device_describe(&ops, 0, &info), DLC_OK);
     ck_assert_uint_eq(strlen(info.name), sizeof info.name - 1);
@@ -107,9 +107,8 @@ START_TEST(texts_end) {
     its_status = DLC_ERR_IO;
     refused(dlc_device_describe(&ops, 0, &info), DLC_ERR_IO, "describe failed without");
 }
-END_TEST
 
-START_TEST(silence) {
+TEST(silence) {
     dlc_memory got;
     dlc_queue *queue = NULL;
     dlc_event *event = NULL;
@@ -122,9 +121,8 @@ START_TEST(silence) {
     its_status = 7;
     refused(ask(&got), DLC_ERR_PLUGIN, "alloc returns 7, which is no status");
 }
-END_TEST
 
-START_TEST(nothing) {
+TEST(nothing) {
     dlc_queue *queue = NULL;
     dlc_event *event = NULL;
     ck_assert_int_eq(dlc_device_open_queue(&ops, NULL, &queue), DLC_OK);
@@ -134,22 +132,4 @@ START_TEST(nothing) {
             "queue_open succeeds, but opens nothing");
     refused(dlc_device_open_event(&ops, NULL, &event), DLC_ERR_PLUGIN,
             "event_open succeeds, but opens nothing");
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("device_objects");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, setup, NULL);
-    tcase_add_test(all, memory);
-    tcase_add_test(all, wrong_memory);
-    tcase_add_test(all, texts_end);
-    tcase_add_test(all, silence);
-    tcase_add_test(all, nothing);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

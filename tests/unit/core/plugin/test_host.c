@@ -1,5 +1,4 @@
 /* Tests the services of dlc_host, used as a plugin uses them. */
-#include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +7,9 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "plugin/host.h"
+#include "support/test.h"
 
-START_TEST(table_is_complete) {
+TEST(table_is_complete) {
     const dlc_host *host = dlc_host_services();
     ck_assert_uint_eq(host->size, sizeof(dlc_host));
     ck_assert_uint_eq(host->abi_minor, DLC_ABI_MINOR);
@@ -20,9 +20,8 @@ START_TEST(table_is_complete) {
         ck_assert_msg(call != NULL, "the call at offset %zu is NULL", at);
     }
 }
-END_TEST
 
-START_TEST(allocates_memory) {
+TEST(allocates_memory) {
     const dlc_host *host = dlc_host_services();
     for (size_t bytes = 0; bytes < 300; bytes += 37) {
         unsigned char *memory = host->alloc(bytes);
@@ -39,9 +38,8 @@ START_TEST(allocates_memory) {
     ck_assert_ptr_null(host->alloc(1));
     dlc_memory_fail_at(0);
 }
-END_TEST
 
-START_TEST(errors_and_time) {
+TEST(errors_and_time) {
     const dlc_host *host = dlc_host_services();
     dlc_status rc = (host->fail)(DLC_ERR_DATA, "%s: line %d", "a.idx", 3);
     ck_assert_int_eq(rc, DLC_ERR_DATA);
@@ -50,7 +48,6 @@ START_TEST(errors_and_time) {
     ck_assert_uint_ge(host->now_ns(), before);
     host->log(DLC_LOG_DEBUG, "%s", "not shown");
 }
-END_TEST
 
 static const dlc_option table[] = {
     DLC_INT("count", "3", 1, 9, "an int"),
@@ -62,7 +59,7 @@ static const dlc_option table[] = {
     DLC_OPTIONS_END,
 };
 
-START_TEST(settings) {
+TEST(settings) {
     const dlc_host *host = dlc_host_services();
     const dlc_option *tables[] = {table};
     dlc_problems problems = {0};
@@ -83,20 +80,4 @@ START_TEST(settings) {
     ck_assert_ptr_nonnull(host->where(made, "count"));
     dlc_settings_free(made);
     dlc_problems_free(&problems);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("host");
-    TCase *all = tcase_create("all");
-    tcase_add_test(all, table_is_complete);
-    tcase_add_test(all, allocates_memory);
-    tcase_add_test(all, errors_and_time);
-    tcase_add_test(all, settings);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

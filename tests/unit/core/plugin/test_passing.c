@@ -1,7 +1,6 @@
 /* Tests that a condition that passes leaves no mark on a plugin: processes, memory or
  * descriptors run out, signals come from outside, the job is stopped, the machine is
  * busy. What is known about the file itself is remembered. */
-#include <check.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -10,7 +9,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -24,6 +22,7 @@
 #include "plugin/probe.h"
 #include "plugin/scan.h"
 #include "plugin_folders.h"
+#include "support/test.h"
 
 /* ---- Calls of the C library that fail on request -------------------------------- */
 
@@ -105,8 +104,10 @@ static dlc_status do_nothing(void *context) {
     return DLC_OK;
 }
 
+TEST_SETTINGS(.timeout = 120, .setup = make_dir, .teardown = dir_remove_all);
+
 /* As after `ulimit -u`: the first process starts, but it cannot start another one. */
-START_TEST(no_processes) {
+TEST(no_processes) {
     only_forks = getpid();
     expect(DLC_ENTRY_REFUSED, "cannot be inspected: Resource temporarily unavailable");
     ck_assert_int_eq(dlc_probe("it", 5, do_nothing, NULL), DLC_ERR_IO);
@@ -116,7 +117,6 @@ START_TEST(no_processes) {
     only_forks = 0;
     expect_usable_again();
 }
-END_TEST
 
 static const struct {
     const char *says;
@@ -134,7 +134,7 @@ static const struct {
     {"liby.so.1: cannot open shared object file: No such file or directory", 0},
 };
 
-START_TEST(loader_fails_for_a_while) {
+TEST_EACH(loader_fails_for_a_while, COUNT(loader)) {
     loader_fails = loader[_i].says;
     expect(DLC_ENTRY_REFUSED, loader[_i].says);
     loader_fails = NULL;
@@ -143,9 +143,8 @@ START_TEST(loader_fails_for_a_while) {
     else
         expect(DLC_ENTRY_REFUSED, loader[_i].says);
 }
-END_TEST
 
-START_TEST(reads_fail_for_a_while) {
+TEST(reads_fail_for_a_while) {
     for (int good = 0; good < 4; good++) {
         reads_fail = EIO;
         reads_good = good;
@@ -163,10 +162,9 @@ START_TEST(reads_fail_for_a_while) {
     reads_fail = 0;
     expect_usable_again();
 }
-END_TEST
 
 /* In this process, too, the plugin is not given up. */
-START_TEST(no_descriptors) {
+TEST(no_descriptors) {
     struct rlimit before, none;
     const dlc_feature *feature = NULL;
     dlc_registry *registry = registry_over(dir);
@@ -182,10 +180,9 @@ START_TEST(no_descriptors) {
                      DLC_OK);
     dlc_registry_close(registry);
 }
-END_TEST
 
 /* load() says that something else is wrong than the machine. */
-START_TEST(load_fails_for_a_while) {
+TEST_EACH(load_fails_for_a_while, 3) {
     static const dlc_status statuses[] = {DLC_ERR_NOMEM, DLC_ERR_IO, DLC_ERR_TIMEOUT};
     give_orders("return", statuses[_i]);
     expect(DLC_ENTRY_UNAVAILABLE, "its load() failed without a reason");
@@ -196,14 +193,13 @@ START_TEST(load_fails_for_a_while) {
     give_orders(NULL, 0);
     expect(DLC_ENTRY_UNAVAILABLE, "its load() failed without a reason");
 }
-END_TEST
 
 /* ---- How it ends --------------------------------------------------------------- */
 
 static const int passing[] = {SIGKILL, SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
                               SIGXCPU, SIGBUS,  SIGABRT, SIGUSR1, SIGALRM};
 
-START_TEST(ends_by_a_signal_from_outside) {
+TEST_EACH(ends_by_a_signal_from_outside, COUNT(passing)) {
     char says[64];
     snprintf(says, sizeof says, "(signal %d, ", passing[_i]);
     give_orders("signal", passing[_i]);
@@ -212,20 +208,18 @@ START_TEST(ends_by_a_signal_from_outside) {
     give_orders(NULL, 0);
     expect_usable_again();
 }
-END_TEST
 
-START_TEST(ends_the_process) {
+TEST(ends_the_process) {
     give_orders("exit", 3);
     expect(DLC_ENTRY_REFUSED, "ended the process in its load()");
     give_orders(NULL, 0);
     expect_usable_again();
 }
-END_TEST
 
 static const int faults[] = {SIGSEGV, SIGILL, SIGFPE, SIGTRAP};
 
 /* Its code is wrong; but under other limits it may not be. */
-START_TEST(ends_by_a_fault) {
+TEST_EACH(ends_by_a_fault, COUNT(faults)) {
     struct rlimit limit;
     give_orders("signal", faults[_i]);
     expect(DLC_ENTRY_REFUSED, "it is skipped for an hour");
@@ -237,7 +231,6 @@ START_TEST(ends_by_a_fault) {
     ck_assert_int_eq(setrlimit(RLIMIT_CORE, &limit), 0);
     expect_usable_again();
 }
-END_TEST
 
 /* ---- Time ---------------------------------------------------------------------- */
 
@@ -291,24 +284,22 @@ static void stop_meanwhile(int whole, int ms) {
 }
 
 /* Ctrl-Z, or a batch system that suspends the job: its time does not count. */
-START_TEST(whole_job_is_stopped) {
+TEST(whole_job_is_stopped) {
     dlc_scan_timeout(2500);
     give_orders("sleep", 1000);
     stop_meanwhile(1, 4000);
     expect_usable_again();
 }
-END_TEST
 
 /* What nobody continues does not wait for ever. */
-START_TEST(inspection_is_stopped) {
+TEST(inspection_is_stopped) {
     dlc_scan_timeout(5000);
     give_orders("sleep", 1000);
     stop_meanwhile(0, 0);
     expect_usable_again();
 }
-END_TEST
 
-START_TEST(stops_itself) {
+TEST(stops_itself) {
     dlc_scan_timeout(5000);
     give_orders("stop", 3);
     expect_usable_again();
@@ -318,20 +309,18 @@ START_TEST(stops_itself) {
     ck_assert_int_eq(state_after_rescan("obeys.so"), DLC_ENTRY_REFUSED);
     ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
 }
-END_TEST
 
 static dlc_status stop_myself(void *context) {
     (void)context;
     return raise(SIGSTOP) == 0 ? DLC_OK : DLC_ERR_INTERNAL;
 }
 
-START_TEST(probe_is_stopped) {
+TEST(probe_is_stopped) {
     ck_assert_int_eq(dlc_probe("it", 5, stop_myself, NULL), DLC_OK);
 }
-END_TEST
 
 /* Others use the CPU: what would need 0.4 s does not end within 1 s. */
-START_TEST(machine_is_busy) {
+TEST(machine_is_busy) {
     enum { OTHERS = 8 };
     pid_t others[OTHERS];
     cpu_set_t before, one;
@@ -357,20 +346,18 @@ START_TEST(machine_is_busy) {
     give_orders(NULL, 0);
     expect_usable_again();
 }
-END_TEST
 
 /* Sleeping is the plugin's own fault. */
-START_TEST(sleeps_too_long) {
+TEST(sleeps_too_long) {
     dlc_scan_timeout(2000);
     give_orders("sleep", 100000);
     expect(DLC_ENTRY_REFUSED, "did not return within 2 s in its load()");
     give_orders(NULL, 0);
     expect(DLC_ENTRY_REFUSED, "did not return within 2 s in its load()");
 }
-END_TEST
 
 /* Without /proc, nothing tells who is to blame. */
-START_TEST(no_proc) {
+TEST(no_proc) {
     if (unshare(CLONE_NEWNS) != 0 ||
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         umount2("/proc", MNT_DETACH) != 0)
@@ -381,35 +368,4 @@ START_TEST(no_proc) {
     give_orders(NULL, 0);
     expect_usable_again();
     ck_assert_int_eq(mount("proc", "/proc", "proc", 0, NULL), 0); /* for LSan */
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("passing");
-    TCase *all = tcase_create("all");
-    tcase_set_timeout(all, 120);
-    tcase_add_checked_fixture(all, make_dir, dir_remove_all);
-    tcase_add_test(all, no_processes);
-    tcase_add_loop_test(all, loader_fails_for_a_while, 0,
-                        (int)(sizeof loader / sizeof *loader));
-    tcase_add_test(all, reads_fail_for_a_while);
-    tcase_add_test(all, no_descriptors);
-    tcase_add_loop_test(all, load_fails_for_a_while, 0, 3);
-    tcase_add_loop_test(all, ends_by_a_signal_from_outside, 0,
-                        (int)(sizeof passing / sizeof *passing));
-    tcase_add_test(all, ends_the_process);
-    tcase_add_loop_test(all, ends_by_a_fault, 0, (int)(sizeof faults / sizeof *faults));
-    tcase_add_test(all, whole_job_is_stopped);
-    tcase_add_test(all, inspection_is_stopped);
-    tcase_add_test(all, stops_itself);
-    tcase_add_test(all, probe_is_stopped);
-    tcase_add_test(all, machine_is_busy);
-    tcase_add_test(all, sleeps_too_long);
-    tcase_add_test(all, no_proc);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,6 +1,5 @@
 /* Tests refusals of the loader, with their messages, for what a plugin says and does,
  * and that a refused plugin does not affect others. */
-#include <check.h>
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -14,6 +13,7 @@
 #include "base/clock.h"
 #include "plugin/scan.h"
 #include "plugin_folders.h"
+#include "support/test.h"
 
 /* ---- Invalid descriptors ---------------------------------------------------- */
 
@@ -49,7 +49,9 @@ static const refusal refusals[] = {
     {"features-small", "feature 0 has a size of 56 bytes, too small"},
 };
 
-START_TEST(refuses_plugin) {
+TEST_SETTINGS(.name = "inside", .teardown = dir_remove_all);
+
+TEST_EACH(refuses_plugin, COUNT(refusals)) {
     const refusal *r = &refusals[_i];
     char file[NAME_MAX];
     const char *dir = dir_make();
@@ -69,7 +71,6 @@ START_TEST(refuses_plugin) {
     ck_assert_int_eq(entry_of(registry, "zz-sound.so")->state, DLC_ENTRY_USABLE);
     dlc_registry_close(registry);
 }
-END_TEST
 
 static const refusal feature_refusals[] = {
     {"feature-name", "its name is not valid"},
@@ -91,7 +92,7 @@ static const refusal feature_refusals[] = {
     {"endings-long", "ending 0 of its files is not valid"},
 };
 
-START_TEST(refuses_feature) {
+TEST_EACH(refuses_feature, COUNT(feature_refusals)) {
     const refusal *r = &feature_refusals[_i];
     char file[NAME_MAX];
     const char *dir = dir_make();
@@ -113,10 +114,9 @@ START_TEST(refuses_feature) {
     ck_assert_ptr_null(dlc_registry_usable(registry, DLC_KIND_DECODER, 0));
     dlc_registry_close(registry);
 }
-END_TEST
 
 /* The largest allowed values are accepted. */
-START_TEST(accepts_the_limits) {
+TEST(accepts_the_limits) {
     const char *dir = dir_make();
     dir_add(dir, "name-63", NULL);
     dir_add(dir, "features-most", NULL);
@@ -136,7 +136,6 @@ START_TEST(accepts_the_limits) {
                      "a0,b,c,d,e,f,g,h,i,j,k,l,m,n,o,abcdefghijklmn9");
     dlc_registry_close(registry);
 }
-END_TEST
 
 /* ---- Misbehaviour ------------------------------------------------------------ */
 
@@ -178,25 +177,25 @@ static const refusal misbehaviours[] = {
     {"loaded-close", "ended the process in its load(), on 2"},
 };
 
-START_TEST(refuses_misbehaving_plugin) {
+TEST_SETTINGS(.name = "does", .teardown = dir_remove_all);
+
+TEST_EACH(refuses_misbehaving_plugin, COUNT(misbehaviours)) {
     expect_misbehaving(misbehaviours[_i].fixture, misbehaviours[_i].says);
 }
-END_TEST
 
 static const refusal hangs[] = {
     {"opened-hang", "did not return within 1.5 s while it was opened, on 2"},
     {"loaded-hang", "did not return within 1.5 s in its load(), on 2"},
 };
 
-START_TEST(refuses_hang) {
+TEST_EACH(refuses_hang, COUNT(hangs)) {
     dlc_scan_timeout(1500);
     expect_misbehaving(hangs[_i].fixture, hangs[_i].says);
 }
-END_TEST
 
 /* Several hang at the same time, not one after the other; a file that does not is used
  * all the same. */
-START_TEST(hangs_together) {
+TEST(hangs_together) {
     const char *dir = dir_make();
     const char *const names[] = {"a", "b", "c", "d"};
     dlc_scan_timeout(1000);
@@ -211,11 +210,10 @@ START_TEST(hangs_together) {
     ck_assert_int_eq(entry_of(registry, "e.so")->state, DLC_ENTRY_USABLE);
     dlc_registry_close(registry);
 }
-END_TEST
 
 /* Whatever load() has started ends with the inspection, whether or not it has left the
  * process group. */
-START_TEST(ends_what_it_started) {
+TEST(ends_what_it_started) {
     const char *dir = dir_make();
     char path[300];
     int pid = 0;
@@ -234,10 +232,9 @@ START_TEST(ends_what_it_started) {
     ck_assert_int_eq(errno, ESRCH);
     unlink(path);
 }
-END_TEST
 
 /* Plugins before and after them stay usable. */
-START_TEST(other_plugins_stay_usable) {
+TEST(other_plugins_stay_usable) {
     const char *dir = dir_make();
     dir_add(dir, "two", "a");
     dir_add(dir, "opened-crash", "b");
@@ -254,33 +251,4 @@ START_TEST(other_plugins_stay_usable) {
     ck_assert_int_eq(entry_of(registry, "f.so")->state, DLC_ENTRY_USABLE);
     ck_assert_ptr_null(getenv("FIXTURE_CRASH"));
     dlc_registry_close(registry);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("refuse");
-    TCase *inside = tcase_create("inside");
-    tcase_add_checked_fixture(inside, NULL, dir_remove_all);
-    tcase_add_loop_test(inside, refuses_plugin, 0,
-                        (int)(sizeof refusals / sizeof *refusals));
-    tcase_add_loop_test(inside, refuses_feature, 0,
-                        (int)(sizeof feature_refusals / sizeof *feature_refusals));
-    tcase_add_test(inside, accepts_the_limits);
-    suite_add_tcase(suite, inside);
-
-    TCase *does = tcase_create("does");
-    tcase_add_checked_fixture(does, NULL, dir_remove_all);
-    tcase_add_loop_test(does, refuses_misbehaving_plugin, 0,
-                        (int)(sizeof misbehaviours / sizeof *misbehaviours));
-    tcase_add_loop_test(does, refuses_hang, 0, (int)(sizeof hangs / sizeof *hangs));
-    tcase_add_test(does, hangs_together);
-    tcase_add_test(does, ends_what_it_started);
-    tcase_add_test(does, other_plugins_stay_usable);
-    suite_add_tcase(suite, does);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

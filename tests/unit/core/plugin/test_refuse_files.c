@@ -1,6 +1,5 @@
 /* Tests refusals of the loader, with their messages, for files and folders: who may
  * change them, links, and what is no plugin. */
-#include <check.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
@@ -8,13 +7,13 @@
 #include <pwd.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "plugin_folders.h"
+#include "support/test.h"
 
 /* ---- Files ------------------------------------------------------------------- */
 
@@ -30,39 +29,37 @@ static void expect(const char *dir, const char *file, const char *says) {
     ck_assert_int_eq(load_count(), 0);
 }
 
-START_TEST(refuses_file_others_may_write) {
+TEST_SETTINGS(.teardown = dir_remove_all);
+
+TEST(refuses_file_others_may_write) {
     const char *dir = dir_make();
     ck_assert_int_eq(chmod(dir_add(dir, "good", NULL), 0646), 0);
     expect(dir, "good.so", "the file is writable by all users (mode 646)");
 }
-END_TEST
 
-START_TEST(refuses_file_group_may_write) {
+TEST(refuses_file_group_may_write) {
     const char *dir = dir_make();
     ck_assert_int_eq(chmod(dir_add(dir, "good", NULL), 0664), 0);
     expect(dir, "good.so", "the file is writable by its group (mode 664)");
 }
-END_TEST
 
-START_TEST(refuses_file_of_another_user) {
+TEST(refuses_file_of_another_user) {
     if (geteuid() != 0)
         return; /* only root can change owners */
     const char *dir = dir_make();
     ck_assert_int_eq(chown(dir_add(dir, "good", NULL), 12345, 12345), 0);
     expect(dir, "good.so", "the file belongs to user 12345");
 }
-END_TEST
 
-START_TEST(refuses_link_out) {
+TEST(refuses_link_out) {
     const char *dir = dir_make(), *outside = dir_make();
     const char *target = dir_add(outside, "good", NULL);
     ck_assert_int_eq(symlink(target, dir_path(dir, "link.so")), 0);
     expect(dir, "link.so", "a symbolic link that leads out of its folder");
 }
-END_TEST
 
 /* A file outside the folder whose path begins with that of the folder. */
-START_TEST(refuses_link_beside) {
+TEST(refuses_link_beside) {
     const char *dir = dir_make();
     const char *inner = dir_path(dir, "inner");
     ck_assert_int_eq(mkdir(inner, 0755), 0);
@@ -72,10 +69,9 @@ START_TEST(refuses_link_beside) {
     expect(inner, "link.so", "a symbolic link that leads out of its folder");
     unlink(link);
 }
-END_TEST
 
 /* In a subfolder other users may be able to write. */
-START_TEST(refuses_link_further_down) {
+TEST(refuses_link_further_down) {
     const char *dir = dir_make();
     const char *inner = dir_path(dir, "inner"), *link = dir_path(dir, "link.so");
     ck_assert_int_eq(mkdir(inner, 0755), 0);
@@ -83,28 +79,24 @@ START_TEST(refuses_link_further_down) {
     ck_assert_int_eq(symlink("inner/below.so", link), 0);
     expect(dir, "link.so", "a symbolic link that leads out of its folder");
 }
-END_TEST
 
-START_TEST(refuses_link_to_nothing) {
+TEST(refuses_link_to_nothing) {
     const char *dir = dir_make();
     ck_assert_int_eq(symlink("nothing.so.1", dir_path(dir, "link.so")), 0);
     expect(dir, "link.so", "cannot be found: No such file");
 }
-END_TEST
 
-START_TEST(refuses_folder_as_file) {
+TEST(refuses_folder_as_file) {
     const char *dir = dir_make();
     ck_assert_int_eq(mkdir(dir_path(dir, "sub.so"), 0755), 0);
     expect(dir, "sub.so", "not a file");
 }
-END_TEST
 
-START_TEST(refuses_pipe) {
+TEST(refuses_pipe) {
     const char *dir = dir_make();
     ck_assert_int_eq(mkfifo(dir_path(dir, "pipe.so"), 0644), 0);
     expect(dir, "pipe.so", "not a file");
 }
-END_TEST
 
 static void put_text(const char *path, const char *text, size_t bytes) {
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
@@ -113,22 +105,20 @@ static void put_text(const char *path, const char *text, size_t bytes) {
     close(fd);
 }
 
-START_TEST(refuses_text) {
+TEST(refuses_text) {
     const char *dir = dir_make();
     put_text(dir_path(dir, "text.so"), "#!/bin/sh\n", 10);
     expect(dir, "text.so", "not a shared object");
 }
-END_TEST
 
-START_TEST(refuses_empty_file) {
+TEST(refuses_empty_file) {
     const char *dir = dir_make();
     put_text(dir_path(dir, "empty.so"), "", 0);
     expect(dir, "empty.so", "not a shared object");
 }
-END_TEST
 
 /* However much is missing, the loader refuses it and survives. */
-START_TEST(refuses_truncated) {
+TEST(refuses_truncated) {
     const char *dir = dir_make();
     const char *path = dir_add(dir, "good", "cut");
     struct stat info;
@@ -138,10 +128,9 @@ START_TEST(refuses_truncated) {
         expect(dir, "cut.so", "truncated or damaged");
     }
 }
-END_TEST
 
 /* Truncated without a section table whose position would reveal it. */
-START_TEST(refuses_truncated_without_sections) {
+TEST(refuses_truncated_without_sections) {
     const char *dir = dir_make();
     const char *path = dir_add(dir, "good", "cut");
     const char none[8] = {0};
@@ -157,10 +146,9 @@ START_TEST(refuses_truncated_without_sections) {
         expect(dir, "cut.so", "truncated or damaged");
     }
 }
-END_TEST
 
 /* One byte of a mapped segment is missing, without a section table after it. */
-START_TEST(refuses_last_byte_missing) {
+TEST(refuses_last_byte_missing) {
     const char *dir = dir_make();
     const char *path = dir_add(dir, "good", "cut");
     const char none[8] = {0};
@@ -186,9 +174,8 @@ START_TEST(refuses_last_byte_missing) {
     ck_assert_int_eq(entry_of(registry, "cut.so")->state, DLC_ENTRY_USABLE);
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(refuses_other_machine) {
+TEST(refuses_other_machine) {
     const char *dir = dir_make();
     const char *path = dir_add(dir, "good", "alien");
     int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -198,9 +185,8 @@ START_TEST(refuses_other_machine) {
     close(fd);
     expect(dir, "alien.so", "built for another machine (ELF machine 75");
 }
-END_TEST
 
-START_TEST(refuses_program) {
+TEST(refuses_program) {
     const char *dir = dir_make();
     const char *path = dir_add(dir, "good", "program");
     int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -210,7 +196,6 @@ START_TEST(refuses_program) {
     close(fd);
     expect(dir, "program.so", "not a shared object");
 }
-END_TEST
 
 /* ---- Folders ----------------------------------------------------------------- */
 
@@ -224,7 +209,7 @@ static void expect_folder(const char *path, const char *says) {
     dlc_registry_close(registry);
 }
 
-START_TEST(refuses_folder_others_may_write) {
+TEST(refuses_folder_others_may_write) {
     const char *dir = dir_make();
     dir_add(dir, "good", NULL);
     ck_assert_int_eq(chmod(dir, 0777), 0);
@@ -232,10 +217,9 @@ START_TEST(refuses_folder_others_may_write) {
     ck_assert_int_eq(chmod(dir, 0775), 0);
     expect_folder(dir, "the folder is writable by its group (mode 775)");
 }
-END_TEST
 
 /* Whoever may write to a folder above could replace it; /tmp is sticky. */
-START_TEST(refuses_folder_below_a_writable_one) {
+TEST(refuses_folder_below_a_writable_one) {
     const char *dir = dir_make();
     char below[300];
     snprintf(below, sizeof below, "%s/below", dir);
@@ -248,9 +232,8 @@ START_TEST(refuses_folder_below_a_writable_one) {
     dlc_registry_close(registry);
     ck_assert_int_eq(rmdir(below), 0);
 }
-END_TEST
 
-START_TEST(refuses_folder_of_another_user) {
+TEST(refuses_folder_of_another_user) {
     if (geteuid() != 0)
         return; /* only root can change owners */
     const char *dir = dir_make();
@@ -258,7 +241,6 @@ START_TEST(refuses_folder_of_another_user) {
     ck_assert_int_eq(chown(dir, 12345, 12345), 0);
     expect_folder(dir, "the folder belongs to user 12345");
 }
-END_TEST
 
 /* ---- Folders above ----------------------------------------------------------- */
 
@@ -282,7 +264,7 @@ static void expect_trusted(const char *path) {
 
 /* Where it belongs to root, but the folder above does not, its owner could exchange it
  * for another one between the check and the load. */
-START_TEST(refuses_folder_below_that_of_another_user) {
+TEST(refuses_folder_below_that_of_another_user) {
     if (geteuid() != 0)
         return; /* only root can change owners */
     char says[PATH_MAX + 100];
@@ -301,10 +283,9 @@ START_TEST(refuses_folder_below_that_of_another_user) {
     expect_trusted(below);
     expect_trusted(further);
 }
-END_TEST
 
 /* The file alone is asked for. */
-START_TEST(refuses_file_below_the_folder_of_another_user) {
+TEST(refuses_file_below_the_folder_of_another_user) {
     if (geteuid() != 0)
         return;
     const char *dir = dir_make(), *below = make_below(dir);
@@ -321,10 +302,9 @@ START_TEST(refuses_file_below_the_folder_of_another_user) {
     dlc_registry_close(registry);
     ck_assert_int_eq(chdir("/"), 0);
 }
-END_TEST
 
 /* A group that has members, or may have. That of root is as good as root. */
-START_TEST(refuses_folder_below_that_of_a_group) {
+TEST(refuses_folder_below_that_of_a_group) {
     if (geteuid() != 0)
         return;
     char says[PATH_MAX + 100];
@@ -340,7 +320,6 @@ START_TEST(refuses_folder_below_that_of_a_group) {
     ck_assert_int_eq(chmod(dir, 01775), 0);
     expect_trusted(below);
 }
-END_TEST
 
 /* Some user other than root, whose own group has his name and nobody else in it; or
  * one whose group has another name. */
@@ -358,7 +337,7 @@ static const struct passwd *find_user(int is_private) {
 }
 
 /* As the homes of Debian, Ubuntu and Fedora may be. */
-START_TEST(takes_what_a_private_group_may_write) {
+TEST(takes_what_a_private_group_may_write) {
     if (geteuid() != 0)
         return;
     for (int is_private = 0; is_private < 2; is_private++) {
@@ -377,10 +356,9 @@ START_TEST(takes_what_a_private_group_may_write) {
         ck_assert_int_eq(seteuid(0), 0);
     }
 }
-END_TEST
 
 /* The mode shows what the list allows at most, as if the group might write. */
-START_TEST(refuses_folder_below_one_with_a_list) {
+TEST(refuses_folder_below_one_with_a_list) {
     static const struct {
         uint32_t version;
         struct {
@@ -401,9 +379,8 @@ START_TEST(refuses_folder_below_one_with_a_list) {
     if (setxattr(dir, "system.posix_acl_access", &list, sizeof list, 0) == 0)
         expect_folder(below, "other users may replace this folder");
 }
-END_TEST
 
-START_TEST(follows_links_that_are_trusted) {
+TEST(follows_links_that_are_trusted) {
     const char *dir = dir_make(), *below = make_below(dir);
     const char *link = dir_path(dir, "link"), *up = dir_path(dir, "up");
     const char *loop = dir_path(dir, "loop");
@@ -429,16 +406,14 @@ START_TEST(follows_links_that_are_trusted) {
     ck_assert_int_eq(chown(other, SOMEBODY, 0), 0);
     expect_folder(inner, "user 12345 may replace this folder");
 }
-END_TEST
 
-START_TEST(refuses_missing_folder) {
+TEST(refuses_missing_folder) {
     expect_folder("/no/such/folder", "cannot be read: No such file or directory");
     expect_folder("/dev/null", "cannot be read: Not a directory");
 }
-END_TEST
 
 /* Neither "." nor an empty entry means the current directory. */
-START_TEST(refuses_current_directory) {
+TEST(refuses_current_directory) {
     const char *dir = dir_make();
     dir_add(dir, "good", NULL);
     ck_assert_int_eq(chdir(dir), 0);
@@ -447,9 +422,8 @@ START_TEST(refuses_current_directory) {
     expect_folder(":", "an empty entry");
     ck_assert_int_eq(chdir("/"), 0);
 }
-END_TEST
 
-START_TEST(skips_bad_entry_takes_good) {
+TEST(skips_bad_entry_takes_good) {
     const char *dir = dir_make();
     char path[PATH_MAX + 8];
     dir_add(dir, "good", NULL);
@@ -462,46 +436,4 @@ START_TEST(skips_bad_entry_takes_good) {
     ck_assert_ptr_null(dlc_registry_folder(registry, 5));
     ck_assert_int_eq(entry_of(registry, "good.so")->state, DLC_ENTRY_USABLE);
     dlc_registry_close(registry);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("refuse files");
-    TCase *around = tcase_create("around");
-    tcase_add_checked_fixture(around, NULL, dir_remove_all);
-    tcase_add_test(around, refuses_file_others_may_write);
-    tcase_add_test(around, refuses_file_group_may_write);
-    tcase_add_test(around, refuses_file_of_another_user);
-    tcase_add_test(around, refuses_link_out);
-    tcase_add_test(around, refuses_link_beside);
-    tcase_add_test(around, refuses_link_further_down);
-    tcase_add_test(around, refuses_link_to_nothing);
-    tcase_add_test(around, refuses_folder_as_file);
-    tcase_add_test(around, refuses_pipe);
-    tcase_add_test(around, refuses_text);
-    tcase_add_test(around, refuses_empty_file);
-    tcase_add_test(around, refuses_truncated);
-    tcase_add_test(around, refuses_truncated_without_sections);
-    tcase_add_test(around, refuses_last_byte_missing);
-    tcase_add_test(around, refuses_other_machine);
-    tcase_add_test(around, refuses_program);
-    tcase_add_test(around, refuses_folder_others_may_write);
-    tcase_add_test(around, refuses_folder_below_a_writable_one);
-    tcase_add_test(around, refuses_folder_of_another_user);
-    tcase_add_test(around, refuses_folder_below_that_of_another_user);
-    tcase_add_test(around, refuses_file_below_the_folder_of_another_user);
-    tcase_add_test(around, refuses_folder_below_that_of_a_group);
-    tcase_add_test(around, takes_what_a_private_group_may_write);
-    tcase_add_test(around, refuses_folder_below_one_with_a_list);
-    tcase_add_test(around, follows_links_that_are_trusted);
-    tcase_add_test(around, refuses_missing_folder);
-    tcase_add_test(around, refuses_current_directory);
-    tcase_add_test(around, skips_bad_entry_takes_good);
-    suite_add_tcase(suite, around);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

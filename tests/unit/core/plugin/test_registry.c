@@ -1,5 +1,4 @@
 /* Tests what the registry finds, in which order, and what it returns. */
-#include <check.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "plugin_folders.h"
+#include "support/test.h"
 
 static const char *joined(const char *a, const char *b) {
     static char path[2 * PATH_MAX];
@@ -25,7 +25,9 @@ static const dlc_feature *used(const dlc_registry *registry, const char *file) {
     return feature;
 }
 
-START_TEST(finds_a_valid_plugin) {
+TEST_SETTINGS(.teardown = dir_remove_all);
+
+TEST(finds_a_valid_plugin) {
     const char *dir = dir_make();
     const char *path = dir_add(dir, "good", NULL);
     dlc_registry *registry = registry_over(dir);
@@ -56,9 +58,8 @@ START_TEST(finds_a_valid_plugin) {
     ck_assert_ptr_null(dlc_registry_usable(registry, DLC_KIND_LAYER, 0));
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(lists_the_default_folder) {
+TEST(lists_the_default_folder) {
     dlc_registry *registry = registry_over(NULL);
     const dlc_folder_entry *folder = dlc_registry_folder(registry, 0);
     ck_assert(folder->is_default);
@@ -73,9 +74,8 @@ START_TEST(lists_the_default_folder) {
     ck_assert_ptr_null(dlc_registry_folder(registry, 1));
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(loads_once_a_process) {
+TEST(loads_once_a_process) {
     const char *dir = dir_make();
     dir_add(dir, "good", NULL);
     dir_add(dir, "unavailable", NULL);
@@ -93,9 +93,8 @@ START_TEST(loads_once_a_process) {
         dlc_registry_close(registry);
     }
 }
-END_TEST
 
-START_TEST(takes_files_in_sorted_order_once) {
+TEST(takes_files_in_sorted_order_once) {
     const char *dir = dir_make(), *more = dir_make();
     dir_add(dir, "two", "b");
     dir_add(dir, "good", "a");
@@ -113,9 +112,8 @@ START_TEST(takes_files_in_sorted_order_once) {
     ck_assert_ptr_null(dlc_registry_plugin(registry, 3));
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(first_of_a_name_wins) {
+TEST(first_of_a_name_wins) {
     const char *first = dir_make(), *second = dir_make();
     const char *winner = dir_add(first, "good", NULL);
     dir_add(second, "same-name", NULL);
@@ -132,9 +130,8 @@ START_TEST(first_of_a_name_wins) {
     ck_assert_ptr_null(getenv("FIXTURE_LOADS")); /* never loaded */
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(a_refused_one_shadows_nobody) {
+TEST(a_refused_one_shadows_nobody) {
     const char *first = dir_make(), *second = dir_make();
     /* The file and the plugin are both named good. */
     dir_add(first, "features-empty", "good");
@@ -144,9 +141,8 @@ START_TEST(a_refused_one_shadows_nobody) {
     ck_assert_int_eq(entry_of(registry, "second.so")->state, DLC_ENTRY_USABLE);
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(first_of_a_feature_wins) {
+TEST(first_of_a_feature_wins) {
     const char *dir = dir_make();
     dir_add(dir, "good", "a");
     dir_add(dir, "same-feature", "b");
@@ -162,9 +158,8 @@ START_TEST(first_of_a_feature_wins) {
     ck_assert_ptr_eq(feature, used(registry, "a.so"));
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(twice_in_one_plugin) {
+TEST(twice_in_one_plugin) {
     const char *dir = dir_make();
     dir_add(dir, "twice", NULL);
     dlc_registry *registry = registry_over(dir);
@@ -175,10 +170,9 @@ START_TEST(twice_in_one_plugin) {
     ck_contains(entry->feature[1].reason, "offers it twice");
     dlc_registry_close(registry);
 }
-END_TEST
 
 /* A plugin that cannot work here is skipped for the next one. */
-START_TEST(unavailable_plugins_are_skipped) {
+TEST(unavailable_plugins_are_skipped) {
     const char *dir = dir_make();
     dir_add(dir, "unavailable", "a");
     dir_add(dir, "good", "b");
@@ -192,9 +186,8 @@ START_TEST(unavailable_plugins_are_skipped) {
     ck_assert_ptr_eq(feature, used(registry, "b.so"));
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(lists_what_is_available) {
+TEST(lists_what_is_available) {
     const char *dir = dir_make();
     dir_add(dir, "two", NULL);
     dir_add(dir, "small", NULL);
@@ -215,9 +208,8 @@ START_TEST(lists_what_is_available) {
                 "none");
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(gives_the_reason) {
+TEST(gives_the_reason) {
     const char *dir = dir_make();
     dir_add(dir, "unavailable", NULL);
     dir_add(dir, "feature-call", NULL);
@@ -230,9 +222,8 @@ START_TEST(gives_the_reason) {
         "data \"tiny\" of plugin good is refused: its table of operations lacks read");
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(load_without_a_reason_is_reported) {
+TEST(load_without_a_reason_is_reported) {
     const char *dir = dir_make();
     dir_add(dir, "silent", NULL);
     dlc_registry *registry = registry_over(dir);
@@ -240,9 +231,8 @@ START_TEST(load_without_a_reason_is_reported) {
                      "its load() failed without a reason: not available here");
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(finds_by_device) {
+TEST(finds_by_device) {
     const char *dir = dir_make();
     dir_add(dir, "good", "a"); /* for any device */
     dir_add(dir, "for-vax", "b");
@@ -272,11 +262,10 @@ START_TEST(finds_by_device) {
         "data \"tiny\" doesn't work on device cray, only on: vax, pdp; --device chooses one");
     dlc_registry_close(registry);
 }
-END_TEST
 
 /* ---- Other versions ------------------------------------------------------------ */
 
-START_TEST(newer_plugin_works) {
+TEST(newer_plugin_works) {
     const char *dir = dir_make();
     dir_add(dir, "newer", NULL);
     dlc_registry *registry = registry_over(dir);
@@ -294,10 +283,9 @@ START_TEST(newer_plugin_works) {
     ck_assert_str_eq(second->name, "second");
     dlc_registry_close(registry);
 }
-END_TEST
 
 /* A plugin that ends before the optional load(): nothing beyond its size is read. */
-START_TEST(older_plugin_works) {
+TEST(older_plugin_works) {
     const char *dir = dir_make();
     dir_add(dir, "older", NULL);
     dlc_registry *registry = registry_over(dir);
@@ -305,11 +293,10 @@ START_TEST(older_plugin_works) {
     ck_assert_ptr_null(getenv("FIXTURE_LOADS"));
     dlc_registry_close(registry);
 }
-END_TEST
 
 /* ---- Inspection -------------------------------------------------------------- */
 
-START_TEST(inspects_without_running) {
+TEST(inspects_without_running) {
     const char *dir = dir_make();
     const char *path = dir_add(dir, "good", NULL);
     dlc_registry *registry = NULL;
@@ -329,9 +316,8 @@ START_TEST(inspects_without_running) {
     dlc_registry_close(registry);
     ck_assert_int_eq(chdir("/"), 0);
 }
-END_TEST
 
-START_TEST(inspects_what_is_refused) {
+TEST(inspects_what_is_refused) {
     const char *dir = dir_make();
     const char *path = dir_add(dir, "major2", NULL);
     dlc_registry *registry = NULL;
@@ -353,7 +339,6 @@ START_TEST(inspects_what_is_refused) {
     ck_assert_int_eq(dlc_registry_inspect("/no/such/x.so", &registry), DLC_ERR_PLUGIN);
     ck_contains(dlc_detail(), "/no/such");
 }
-END_TEST
 
 /* ---- Memory ------------------------------------------------------------------ */
 
@@ -372,7 +357,7 @@ static size_t open_without_memory(dlc_registry **registry) {
     }
 }
 
-START_TEST(every_allocation_may_fail) {
+TEST(every_allocation_may_fail) {
     const char *dir = dir_make();
     static const char *const all[] = {"two", "same-name", "feature-call", "twice"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -404,9 +389,8 @@ START_TEST(every_allocation_may_fail) {
     }
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(inspects_without_memory) {
+TEST(inspects_without_memory) {
     const char *path = dir_add(dir_make(), "good", NULL);
     dlc_status rc = DLC_ERR_NOMEM;
     dlc_registry *registry = NULL;
@@ -419,9 +403,8 @@ START_TEST(inspects_without_memory) {
     }
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(names_states_and_kinds) {
+TEST(names_states_and_kinds) {
     ck_assert_str_eq(dlc_kind_text(DLC_KIND_DEVICE), "device");
     ck_assert_str_eq(dlc_kind_text(DLC_KIND_TRANSPORT), "transport");
     ck_assert_str_eq(dlc_kind_text(DLC_KIND_LAYER), "layer");
@@ -434,41 +417,4 @@ START_TEST(names_states_and_kinds) {
             ck_assert_str_ne(dlc_entry_state_text((dlc_entry_state)a),
                              dlc_entry_state_text((dlc_entry_state)b));
     dlc_registry_close(NULL);
-}
-END_TEST
-
-int main(void) {
-    const TTest *const tests[] = {
-        finds_a_valid_plugin,
-        lists_the_default_folder,
-        loads_once_a_process,
-        takes_files_in_sorted_order_once,
-        first_of_a_name_wins,
-        a_refused_one_shadows_nobody,
-        first_of_a_feature_wins,
-        twice_in_one_plugin,
-        unavailable_plugins_are_skipped,
-        lists_what_is_available,
-        gives_the_reason,
-        load_without_a_reason_is_reported,
-        finds_by_device,
-        newer_plugin_works,
-        older_plugin_works,
-        inspects_without_running,
-        inspects_what_is_refused,
-        every_allocation_may_fail,
-        inspects_without_memory,
-        names_states_and_kinds,
-    };
-    Suite *suite = suite_create("registry");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, NULL, dir_remove_all);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(all, tests[i]);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

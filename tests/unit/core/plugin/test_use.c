@@ -1,6 +1,5 @@
 /* Tests that only plugins that are used are loaded, and only if they are still what was
  * inspected. */
-#include <check.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 
 #include "base/status.h"
 #include "plugin_folders.h"
+#include "support/test.h"
 
 enum { MANY = 50 };
 
@@ -55,7 +55,9 @@ static int mapped(const char *dir) {
     return count;
 }
 
-START_TEST(loads_what_is_used) {
+TEST_SETTINGS(.teardown = dir_remove_all);
+
+TEST(loads_what_is_used) {
     char name[32];
     const char *dir = dir_make();
     const dlc_feature *feature = NULL;
@@ -85,9 +87,8 @@ START_TEST(loads_what_is_used) {
         dlc_registry_close(registry);
     }
 }
-END_TEST
 
-START_TEST(peeks_without_load) {
+TEST(peeks_without_load) {
     const char *dir = dir_make();
     const dlc_feature *feature = NULL;
     dir_add(dir, "unavailable", NULL);
@@ -106,9 +107,8 @@ START_TEST(peeks_without_load) {
     ck_assert_ptr_null(getenv("FIXTURE_LOADS"));
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(uses_the_first) {
+TEST(uses_the_first) {
     const char *dir = dir_make();
     const dlc_feature *feature = NULL;
     dir_add(dir, "unavailable", "a");
@@ -121,11 +121,10 @@ START_TEST(uses_the_first) {
     ck_contains(dlc_detail(), "no solver can be used here; `dlcore doctor`");
     dlc_registry_close(registry);
 }
-END_TEST
 
 /* A plugin cached as usable whose load() fails now: the next one with the same feature
  * is used, and the cache is dropped. */
-START_TEST(detects_unavailability_when_used) {
+TEST(detects_unavailability_when_used) {
     const char *dir = dir_make();
     const dlc_feature *feature = NULL;
     dir_add(dir, "for-vax", "a");
@@ -149,7 +148,6 @@ START_TEST(detects_unavailability_when_used) {
     ck_assert_ptr_null(cache_file());
     dlc_registry_close(registry);
 }
-END_TEST
 
 static void expect_refusal(const dlc_registry *registry, const char *says) {
     const dlc_feature *feature = NULL;
@@ -159,7 +157,7 @@ static void expect_refusal(const dlc_registry *registry, const char *says) {
     ck_assert_ptr_null(getenv("FIXTURE_LOADS"));
 }
 
-START_TEST(refuses_what_has_changed) {
+TEST(refuses_what_has_changed) {
     const char *dir = dir_make(), *other = dir_make();
     const char *path = dir_add(dir, "good", NULL);
     dlc_registry *registry = registry_over(dir);
@@ -168,10 +166,9 @@ START_TEST(refuses_what_has_changed) {
     ck_assert_int_eq(mapped(dir), 0);
     dlc_registry_close(registry);
 }
-END_TEST
 
 /* A second link to the file, as perf and backups make, is no change. */
-START_TEST(allows_a_second_name) {
+TEST(allows_a_second_name) {
     const char *dir = dir_make(), *other = dir_make();
     const char *path = dir_add(dir, "good", NULL);
     const dlc_feature *feature = NULL;
@@ -183,9 +180,8 @@ START_TEST(allows_a_second_name) {
                      DLC_OK);
     dlc_registry_close(registry);
 }
-END_TEST
 
-START_TEST(refuses_what_is_no_longer_trusted) {
+TEST(refuses_what_is_no_longer_trusted) {
     const char *dir = dir_make();
     const char *path = dir_add(dir, "good", NULL);
     dlc_registry *registry = registry_over(dir);
@@ -212,28 +208,4 @@ START_TEST(refuses_what_is_no_longer_trusted) {
     expect_refusal(registry, "cannot be read: No such file");
     ck_assert_int_eq(mapped(dir), 0);
     dlc_registry_close(registry);
-}
-END_TEST
-
-int main(void) {
-    const TTest *const tests[] = {
-        loads_what_is_used,
-        peeks_without_load,
-        uses_the_first,
-        detects_unavailability_when_used,
-        refuses_what_has_changed,
-        allows_a_second_name,
-        refuses_what_is_no_longer_trusted,
-    };
-    Suite *suite = suite_create("use");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, NULL, dir_remove_all);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(all, tests[i]);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

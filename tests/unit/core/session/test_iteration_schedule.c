@@ -1,9 +1,8 @@
 /* The schedule of an iteration (core/session/schedule.h), written as a word: Read,
  * Forward, Backward, reduCe, Update. */
-#include <check.h>
-#include <stdlib.h>
 
 #include "session/session_schedule.h"
+#include "support/test.h"
 
 /* Two micro-batches, forward of both first; the context counts passes. */
 static dlc_status begin_two(void *context) {
@@ -45,25 +44,22 @@ static const char *word_of(dlc_session *session) {
     return word;
 }
 
-START_TEST(the_whole_net) {
+TEST(the_whole_net) {
     dlc_session session = {.local_batch = 4, .accumulation_steps = 1};
     ck_assert_str_eq(word_of(&session), "RFBCU");
 }
-END_TEST
 
-START_TEST(accumulation_updates_once) {
+TEST(accumulation_updates_once) {
     dlc_session session = {.local_batch = 4, .accumulation_steps = 3};
     ck_assert_str_eq(word_of(&session), "RFBCRFBCRFBCU");
 }
-END_TEST
 
-START_TEST(a_rank_without_samples_takes_part_in_reductions) {
+TEST(a_rank_without_samples_takes_part_in_reductions) {
     dlc_session session = {.local_batch = 0, .accumulation_steps = 2};
     ck_assert_str_eq(word_of(&session), "CCU");
 }
-END_TEST
 
-START_TEST(an_axis_orders_the_micro_batches) {
+TEST(an_axis_orders_the_micro_batches) {
     int passes = 0;
     dlc_axis axis = {.ops = &axis_of_two, .in_use = 1, .state = &passes};
     dlc_session session = {
@@ -71,28 +67,10 @@ START_TEST(an_axis_orders_the_micro_batches) {
     ck_assert_str_eq(word_of(&session), "RFFBBCRFFBBCU");
     ck_assert_int_eq(passes, 2);
 }
-END_TEST
 
-START_TEST(an_axis_that_is_not_in_use_orders_nothing) {
+TEST(an_axis_that_is_not_in_use_orders_nothing) {
     dlc_axis axis = {.ops = &axis_of_two};
     dlc_session session = {
         .local_batch = 4, .accumulation_steps = 1, .axis = &axis, .axes = 1};
     ck_assert_str_eq(word_of(&session), "RFBCU");
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("schedule");
-    TCase *tests = tcase_create("schedule");
-    tcase_add_test(tests, the_whole_net);
-    tcase_add_test(tests, accumulation_updates_once);
-    tcase_add_test(tests, a_rank_without_samples_takes_part_in_reductions);
-    tcase_add_test(tests, an_axis_orders_the_micro_batches);
-    tcase_add_test(tests, an_axis_that_is_not_in_use_orders_nothing);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,9 +1,9 @@
 /* Tests when deferred updates of buckets run, and that each bucket is averaged after
  * its update. */
-#include <check.h>
 #include <string.h>
 
 #include "session/updates.h"
+#include "support/test.h"
 
 enum { BUCKETS = 3, COUNT = 10, WORDS = 2, ITERATION = 7 };
 
@@ -75,7 +75,7 @@ static void expect(int first, int second, int third) {
     }
 }
 
-START_TEST(only_what_is_needed_is_updated) {
+TEST(only_what_is_needed_is_updated) {
     dlc_updates updates = open_updates();
     ck_assert_int_eq(dlc_updates_need(&updates, 0, COUNT), DLC_OK);
     expect(0, 0, 0); /* nothing is pending yet */
@@ -92,9 +92,8 @@ START_TEST(only_what_is_needed_is_updated) {
     expect(1, 1, 1);
     dlc_updates_close(&updates);
 }
-END_TEST
 
-START_TEST(the_last_bucket_is_first) {
+TEST(the_last_bucket_is_first) {
     dlc_updates updates = open_updates();
     dlc_updates_defer(&updates, ITERATION);
     ck_assert_int_eq(dlc_updates_finish(&updates), DLC_OK);
@@ -102,25 +101,9 @@ START_TEST(the_last_bucket_is_first) {
         ck_assert_int_eq(order[i], BUCKETS - 1 - i);
     dlc_updates_close(&updates);
 }
-END_TEST
 
-START_TEST(a_zeroed_one_has_none) {
+TEST(a_zeroed_one_has_none) {
     dlc_updates updates = {0};
     ck_assert_int_eq(dlc_updates_finish(&updates), DLC_OK);
     dlc_updates_close(&updates);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("session.updates");
-    TCase *tcase = tcase_create("updates");
-    tcase_add_test(tcase, only_what_is_needed_is_updated);
-    tcase_add_test(tcase, the_last_bucket_is_first);
-    tcase_add_test(tcase, a_zeroed_one_has_none);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

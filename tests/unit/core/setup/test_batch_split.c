@@ -1,9 +1,8 @@
 /* [parallel] batch_split: what it accepts, and how it splits a batch over the ranks. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "setup/batch_split.h"
+#include "support/test.h"
 
 enum { MOST_RANKS = 8 };
 
@@ -37,7 +36,7 @@ static const split_case splits[] = {
     {"1000000,0.000001", 1048576, 2, 0, {1048575, 1}},
 };
 
-START_TEST(splits_in_proportion) {
+TEST_EACH(splits_in_proportion, COUNT(splits)) {
     const split_case *c = &splits[_i];
     dlc_batch_split split = {0};
     ck_assert_int_eq(dlc_batch_split_parse(c->text, &split), DLC_OK);
@@ -55,10 +54,9 @@ START_TEST(splits_in_proportion) {
     ck_assert_int_eq(end, c->batch);
     dlc_batch_split_free(&split);
 }
-END_TEST
 
 /* The printed list, parsed again, gives the same split. */
-START_TEST(prints_what_repeats_it) {
+TEST_EACH(prints_what_repeats_it, COUNT(splits)) {
     const split_case *c = &splits[_i];
     dlc_batch_split split = {0}, again = {0};
     dlc_text text = {0};
@@ -74,7 +72,6 @@ START_TEST(prints_what_repeats_it) {
     dlc_batch_split_free(&split);
     dlc_batch_split_free(&again);
 }
-END_TEST
 
 typedef struct bad_text {
     const char *text, *says;
@@ -91,14 +88,13 @@ static const bad_text bad_texts[] = {
     {"Even", "equal, auto, or"}, {"0,0", "no rank has any samples"},
 };
 
-START_TEST(refuses_texts) {
+TEST_EACH(refuses_texts, COUNT(bad_texts)) {
     dlc_batch_split split = {0};
     ck_assert_int_eq(dlc_batch_split_parse(bad_texts[_i].text, &split), DLC_ERR_CONFIG);
     ck_assert_msg(strstr(dlc_detail(), bad_texts[_i].says) != NULL, "'%s': %s",
                   bad_texts[_i].text, dlc_detail());
     ck_assert_ptr_null(split.proportion);
 }
-END_TEST
 
 typedef struct bad_split {
     const char *text;
@@ -117,7 +113,7 @@ static const bad_split bad_splits[] = {
     {"0,1", 10, 2, 1, "of 2 ranks 1 are servers"},
 };
 
-START_TEST(refuses_splits) {
+TEST_EACH(refuses_splits, COUNT(bad_splits)) {
     const bad_split *c = &bad_splits[_i];
     dlc_batch_split split = {0};
     ck_assert_int_eq(dlc_batch_split_parse(c->text, &split), DLC_OK);
@@ -127,7 +123,6 @@ START_TEST(refuses_splits) {
     ck_assert_ptr_null(split.count);
     dlc_batch_split_free(&split);
 }
-END_TEST
 
 /* The shortest time of all splits over three ranks, by trying them all. */
 static double least_of_three(const dlc_batch_split *split,
@@ -152,7 +147,7 @@ static const dlc_rank_throughput throughputs[][3] = {
     {{1, 1000}, {1, 0}, {1, 1000}}, {{7, 3}, {0.5, 0.1}, {3, 3}},
 };
 
-START_TEST(balances) {
+TEST_EACH(balances, COUNT(throughputs)) {
     static const int64_t batches[] = {3, 4, 7, 24, 64, 100, 192};
     const dlc_rank_throughput *throughput = throughputs[_i];
     for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
@@ -172,10 +167,9 @@ START_TEST(balances) {
         dlc_batch_split_free(&split);
     }
 }
-END_TEST
 
 /* Round numbers are preferred where they cost little. */
-START_TEST(prefers_round_numbers) {
+TEST(prefers_round_numbers) {
     dlc_batch_split split = {0};
     int64_t count[3];
     ck_assert_int_eq(dlc_batch_split_assign(&split, 192, 3, 0), DLC_OK);
@@ -190,7 +184,6 @@ START_TEST(prefers_round_numbers) {
     ck_assert_int_eq(split.count[2], 32);
     dlc_batch_split_free(&split);
 }
-END_TEST
 
 /* Of equally fast ranks the first gets what is left; and the one sample that every rank
  * has is part of its first chunk. */
@@ -207,7 +200,7 @@ static const struct exact_case {
     {16, {{8, 0}, {3, 0}, {3, 0}}, {8, 4, 4}},
 };
 
-START_TEST(balances_exactly) {
+TEST_EACH(balances_exactly, COUNT(exact)) {
     const struct exact_case *c = &exact[_i];
     dlc_batch_split split = {0};
     int64_t count[3];
@@ -219,7 +212,6 @@ START_TEST(balances_exactly) {
                       (long long)c->count[r]);
     dlc_batch_split_free(&split);
 }
-END_TEST
 
 static void expect_split(const dlc_batch_split *split, int64_t a, int64_t b,
                          int64_t c) {
@@ -230,7 +222,7 @@ static void expect_split(const dlc_batch_split *split, int64_t a, int64_t b,
 
 /* A split that made iterations longer is reverted, and not tried again until they take
  * much longer still. */
-START_TEST(verifies_a_new_split) {
+TEST(verifies_a_new_split) {
     dlc_batch_split split = {0};
     ck_assert_int_eq(dlc_batch_split_assign(&split, 192, 3, 0), DLC_OK);
     ck_assert(!dlc_batch_split_verify(&split, 1));
@@ -255,10 +247,9 @@ START_TEST(verifies_a_new_split) {
     ck_assert(!dlc_batch_split_is_kept(&split, 9));
     dlc_batch_split_free(&split);
 }
-END_TEST
 
 /* Balancing the largest possible job must not take long. */
-START_TEST(balances_many) {
+TEST(balances_many) {
     enum { MANY = 1024 };
     static dlc_rank_throughput throughput[MANY];
     static int64_t count[MANY];
@@ -273,27 +264,4 @@ START_TEST(balances_many) {
         sum += count[r];
     ck_assert_int_eq(sum, (int64_t)MANY << 20);
     dlc_batch_split_free(&split);
-}
-END_TEST
-
-#define COUNT(list) ((int)(sizeof(list) / sizeof *(list)))
-
-int main(void) {
-    Suite *suite = suite_create("batch_split");
-    TCase *cases = tcase_create("batch_split");
-    tcase_add_loop_test(cases, splits_in_proportion, 0, COUNT(splits));
-    tcase_add_loop_test(cases, prints_what_repeats_it, 0, COUNT(splits));
-    tcase_add_loop_test(cases, refuses_texts, 0, COUNT(bad_texts));
-    tcase_add_loop_test(cases, refuses_splits, 0, COUNT(bad_splits));
-    tcase_add_loop_test(cases, balances, 0, COUNT(throughputs));
-    tcase_add_loop_test(cases, balances_exactly, 0, COUNT(exact));
-    tcase_add_test(cases, prefers_round_numbers);
-    tcase_add_test(cases, verifies_a_new_split);
-    tcase_add_test(cases, balances_many);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,12 +1,12 @@
 /* Tests that a label means the same class in [data] and [data.test]
  * (core/setup/classes.c), or that opening the data fails. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "setup/classes.h"
 #include "setup/data_source.h"
+#include "support/test.h"
 
 /* ---- Fake sources -------------------------------------------------------------- */
 
@@ -181,7 +181,9 @@ static void close_registry(void) {
     dlc_registry_close(registry);
 }
 
-START_TEST(labels_mean_the_same) {
+TEST_SETTINGS(.setup_once = open_registry, .teardown_once = close_registry);
+
+TEST_EACH(labels_mean_the_same, COUNT(cases)) {
     dlc_setup setup = {.registry = registry,
                        .train = {.present = 1, .feature = &train_feature},
                        .test = {.present = 1, .feature = &test_feature}};
@@ -208,9 +210,8 @@ START_TEST(labels_mean_the_same) {
     dlc_settings_free(setup.train.settings);
     dlc_settings_free(setup.test.settings);
 }
-END_TEST
 
-START_TEST(labels_are_those_of_the_weights) {
+TEST_EACH(labels_are_those_of_the_weights, 2) {
     static const char *const names[] = {"bee", "cat"};
     static const classes broken = {.broken = 1};
     static const dlc_data_info trained = {
@@ -231,19 +232,4 @@ START_TEST(labels_are_those_of_the_weights) {
     dlc_data_source_close(&setup.test);
     ck_assert_int_eq(open_count, 0);
     dlc_settings_free(setup.test.settings);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("classes");
-    TCase *test = tcase_create("classes");
-    suite_add_tcase(suite, test);
-    tcase_add_unchecked_fixture(test, open_registry, close_registry);
-    tcase_add_loop_test(test, labels_mean_the_same, 0, sizeof cases / sizeof *cases);
-    tcase_add_loop_test(test, labels_are_those_of_the_weights, 0, 2);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

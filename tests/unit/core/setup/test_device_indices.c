@@ -1,14 +1,13 @@
 /* Tests which accelerator is found, and the parser of device indices
  * (core/setup/device_indices.c): what "0,1" and "all" name, and which lists it refuses.
  */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "setup/device_indices.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 static int32_t present;
 
@@ -33,7 +32,7 @@ static const good_case good[] = {
     {"0,1,2", 3, 3, {0, 1, 2}}, {"00,01", 2, 2, {0, 1}},
 };
 
-START_TEST(parses_lists) {
+TEST_EACH(parses_lists, COUNT(good)) {
     const good_case *c = &good[_i];
     int32_t *list = NULL, count = 0;
     present = c->present;
@@ -42,7 +41,6 @@ START_TEST(parses_lists) {
     ck_assert_mem_eq(list, c->list, (size_t)count * sizeof *list);
     dlc_free(list);
 }
-END_TEST
 
 typedef struct bad_case {
     const char *text;
@@ -67,7 +65,7 @@ static const bad_case bad[] = {
     {"all", -1, "no 'fake' device here"},
 };
 
-START_TEST(refuses_lists) {
+TEST_EACH(refuses_lists, COUNT(bad)) {
     const bad_case *c = &bad[_i];
     int32_t *list = NULL, count = -7;
     present = c->present;
@@ -78,30 +76,12 @@ START_TEST(refuses_lists) {
     ck_assert_ptr_null(list);
     ck_assert_int_eq(count, -7);
 }
-END_TEST
 
 /* The simulated accelerator of the examples, which has two, comes first. */
-START_TEST(has_the_most_layers) {
+TEST(has_the_most_layers) {
     const dlc_feature *found = NULL;
     ck_assert_str_eq(plugin_find(DLC_KIND_DEVICE, "accelerator")->name, "accelerator");
     ck_assert_int_eq(dlc_find_accelerator(plugins_registry(), &found), DLC_OK);
     ck_assert_ptr_nonnull(found);
     ck_assert_str_eq(found->name, "async");
-}
-END_TEST
-
-int main(void) {
-    (void)plugins_registry();
-    Suite *suite = suite_create("device indices");
-    TCase *test = tcase_create("device indices");
-    suite_add_tcase(suite, test);
-    tcase_add_loop_test(test, parses_lists, 0, sizeof good / sizeof *good);
-    tcase_add_loop_test(test, refuses_lists, 0, sizeof bad / sizeof *bad);
-    tcase_add_test(test, has_the_most_layers);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    plugins_close();
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,10 +1,9 @@
 /* The mesh: how ranks are divided among its axes, who is in which group, and which
  * samples a rank has. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "setup/mesh.h"
+#include "support/test.h"
 
 static const int32_t uneven[] = {4, 2};
 
@@ -21,7 +20,7 @@ static void check_lengths(dlc_mesh mesh, int32_t pipeline, int32_t data,
     ck_assert_int_eq(mesh.tensor, tensor);
 }
 
-START_TEST(test_auto_gets_what_the_others_leave) {
+TEST(test_auto_gets_what_the_others_leave) {
     dlc_mesh_sizes one_stage = {.pipeline = 1};
     check_lengths(made(one_stage, 6, 0), 1, 6, 1);
     check_lengths(made(one_stage, 6, 1), 1, 1, 6);
@@ -35,9 +34,8 @@ START_TEST(test_auto_gets_what_the_others_leave) {
     check_lengths(made((dlc_mesh_sizes){.pipeline = 2, .stage_ranks = uneven}, 6, 0), 2,
                   4, 1);
 }
-END_TEST
 
-START_TEST(test_what_does_not_divide_is_refused) {
+TEST(test_what_does_not_divide_is_refused) {
     const dlc_mesh_sizes bad[] = {{.pipeline = 4},
                                   {.pipeline = 2, .tensor = 2},
                                   {.pipeline = 1, .data = 4},
@@ -55,9 +53,8 @@ START_TEST(test_what_does_not_divide_is_refused) {
     dlc_mesh mesh;
     ck_assert_int_eq(dlc_mesh_make(&sizes, 7, 0, &mesh), DLC_ERR_CONFIG);
 }
-END_TEST
 
-START_TEST(test_least_ranks) {
+TEST(test_least_ranks) {
     dlc_mesh_sizes cube = {.data = 2, .tensor = 3, .pipeline = 2};
     dlc_mesh_sizes open = {.tensor = 3};
     dlc_mesh_sizes list = {.pipeline = 2, .stage_ranks = uneven};
@@ -65,7 +62,6 @@ START_TEST(test_least_ranks) {
     ck_assert_int_eq(dlc_mesh_least_ranks(&open), 3);
     ck_assert_int_eq(dlc_mesh_least_ranks(&list), 6);
 }
-END_TEST
 
 static int is_member(dlc_mesh_group group, int32_t rank) {
     int32_t place = rank - group.first;
@@ -90,7 +86,7 @@ static void check_groups(const dlc_mesh *mesh, int has_columns) {
         }
 }
 
-START_TEST(test_groups_part_the_ranks) {
+TEST(test_groups_part_the_ranks) {
     dlc_mesh cube = made((dlc_mesh_sizes){.pipeline = 2, .tensor = 2}, 8, 0);
     dlc_mesh list = made(
         (dlc_mesh_sizes){.pipeline = 2, .tensor = 2, .stage_ranks = uneven}, 6, 0);
@@ -108,9 +104,8 @@ START_TEST(test_groups_part_the_ranks) {
     ck_assert_int_eq(dlc_mesh_column(&list, 5).ranks, 0);
     ck_assert_int_eq(dlc_mesh_stage_first(&list, 1), 4);
 }
-END_TEST
 
-START_TEST(test_a_stage_has_every_sample_once) {
+TEST(test_a_stage_has_every_sample_once) {
     dlc_mesh mesh = made((dlc_mesh_sizes){.pipeline = 2, .stage_ranks = uneven}, 6, 0);
     for (int64_t samples = 4; samples < 12; samples++)
         for (int32_t s = 0; s < mesh.pipeline; s++) {
@@ -125,9 +120,8 @@ START_TEST(test_a_stage_has_every_sample_once) {
             ck_assert_int_eq(next, samples);
         }
 }
-END_TEST
 
-START_TEST(test_print) {
+TEST(test_print) {
     dlc_mesh mesh = made(
         (dlc_mesh_sizes){.pipeline = 2, .tensor = 2, .stage_ranks = uneven}, 6, 0);
     dlc_text text = {0};
@@ -138,22 +132,4 @@ START_TEST(test_print) {
     dlc_mesh_print(&mesh, 1, &text);
     ck_assert_str_eq(dlc_text_string(&text), "4 5");
     dlc_text_free(&text);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("mesh");
-    TCase *tests = tcase_create("mesh");
-    tcase_add_test(tests, test_auto_gets_what_the_others_leave);
-    tcase_add_test(tests, test_what_does_not_divide_is_refused);
-    tcase_add_test(tests, test_least_ranks);
-    tcase_add_test(tests, test_groups_part_the_ranks);
-    tcase_add_test(tests, test_a_stage_has_every_sample_once);
-    tcase_add_test(tests, test_print);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,9 +1,7 @@
 /* Tests the table of other programs' terms (core/base/synonyms.c): every key, section,
  * type and value that it suggests exists in an option table or in a plugin of this
  * build, so that it cannot fall behind when a key is renamed. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/suggest.h"
@@ -14,6 +12,7 @@
 #include "plugin/registry.h"
 #include "setup/setup.h"
 #include "solver/solver.h"
+#include "support/test.h"
 
 static dlc_registry *registry;
 
@@ -100,7 +99,9 @@ static int is_there(const char *word, size_t length) {
            in_transforms(word, length) || in_plugins(word, length);
 }
 
-START_TEST(suggestions_exist) {
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = teardown);
+
+TEST(suggestions_exist) {
     for (dlc_synonym row = {0}; dlc_synonym_next(&row);)
         for (const char *at = row.names; *at; at += strspn(at, " ")) {
             size_t n = strcspn(at, " ");
@@ -111,7 +112,6 @@ START_TEST(suggestions_exist) {
             at += n;
         }
 }
-END_TEST
 
 /* Finds `key` or `key = value`, and [section], in the advice for a word. Returns how
  * many. */
@@ -132,7 +132,7 @@ static size_t check_advice(const char *word) {
     return found;
 }
 
-START_TEST(advice_exists) {
+TEST(advice_exists) {
     size_t advised = 0;
     for (dlc_synonym row = {0}; dlc_synonym_next(&row);) {
         char words[sizeof row.line], *rest = words;
@@ -142,11 +142,10 @@ START_TEST(advice_exists) {
     }
     ck_assert_uint_gt(advised, 300);
 }
-END_TEST
 
 /* Terms must be in the normalized form in which they are compared, or they are never
  * found. A row must have three columns; one that is too long would end the table. */
-START_TEST(rows_are_well_formed) {
+TEST(rows_are_well_formed) {
     for (dlc_synonym row = {0}; dlc_synonym_next(&row);) {
         ck_assert_msg(strspn(row.words, "abcdefghijklmnopqrstuvwxyz0123456789 ") ==
                           strlen(row.words),
@@ -156,21 +155,4 @@ START_TEST(rows_are_well_formed) {
         ck_assert_msg(*row.names || *row.advice, "\"%s\" leads nowhere", row.words);
     }
     ck_assert_ptr_nonnull(dlc_nearest("zeros", (const char *const[]){"constant"}, 1));
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("synonyms");
-    TCase *tests = tcase_create("synonyms");
-    tcase_set_timeout(tests, 60);
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, suggestions_exist);
-    tcase_add_test(tests, advice_exists);
-    tcase_add_test(tests, rows_are_well_formed);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,8 +1,7 @@
 /* Tests which segments are joined in one range. */
 #include "solver/ranges.h"
 
-#include <check.h>
-#include <stdlib.h>
+#include "support/test.h"
 
 enum { COUNT = 48, MOST = 3 };
 
@@ -17,7 +16,7 @@ static const struct {
     {{0, 0, 0}, 0, {0}, {0}},
 };
 
-START_TEST(equal_neighbours_are_joined) {
+TEST_EACH(equal_neighbours_are_joined, COUNT(cases)) {
     dlc_segment segment[MOST];
     dlc_param_ranges ranges = {0};
     for (size_t i = 0; i < MOST; i++)
@@ -36,18 +35,4 @@ START_TEST(equal_neighbours_are_joined) {
         ck_assert_uint_eq(ranges.at[i].begin + ranges.at[i].count, cases[_i].end[i]);
     }
     dlc_param_ranges_free(&ranges);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("ranges");
-    TCase *tcase = tcase_create("ranges");
-    tcase_add_loop_test(tcase, equal_neighbours_are_joined, 0,
-                        (int)(sizeof cases / sizeof *cases));
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,15 +1,14 @@
 /* Every learning-rate policy against its closed form, what is refused, and what is said
  * about the learning rates of a whole job. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "config/config.h"
 #include "solver/plateau.h"
 #include "solver/solver.h"
+#include "support/test.h"
 
 /* The settings of [solver] and the policy of a job. */
 typedef struct fixture {
@@ -88,15 +87,14 @@ static const int64_t points[] = {0, 1, 7, 9, 10, 11, 19, 20, 99, 100, 101, 10000
         expect(i, value); \
     }
 
-START_TEST(fixed) {
+TEST(fixed) {
     OPEN("solver.learning_rate=0.25");
     begin();
     AT_ALL_POINTS(i, (0.0 * (double)i) + 0.25)
     close_settings();
 }
-END_TEST
 
-START_TEST(step) {
+TEST(step) {
     OPEN("solver.policy=step", "solver.learning_rate=0.1", "solver.gamma=0.5",
          "solver.step_size=10");
     begin();
@@ -106,9 +104,8 @@ START_TEST(step) {
     expect(20, 0.025);
     close_settings();
 }
-END_TEST
 
-START_TEST(multistep) {
+TEST(multistep) {
     OPEN("solver.policy=multistep", "solver.learning_rate=0.1", "solver.gamma=0.1",
          "solver.step_values=10, 20, 100");
     begin();
@@ -122,18 +119,16 @@ START_TEST(multistep) {
     expect(1000000, 0.0001);
     close_settings();
 }
-END_TEST
 
-START_TEST(exponential) {
+TEST(exponential) {
     OPEN("solver.policy=exp", "solver.learning_rate=0.1", "solver.gamma=0.99");
     begin();
     AT_ALL_POINTS(i, 0.1 * pow(0.99, (double)i))
     close_settings();
 }
-END_TEST
 
 /* With the numbers of Caffe's LeNet. */
-START_TEST(inverse) {
+TEST(inverse) {
     OPEN("solver.policy=inv", "solver.learning_rate=0.01", "solver.gamma=0.0001",
          "solver.power=0.75");
     begin();
@@ -142,18 +137,16 @@ START_TEST(inverse) {
     ck_assert_double_eq_tol(rate(10000), 0.00594604, 5e-9);
     close_settings();
 }
-END_TEST
 
-START_TEST(polynomial) {
+TEST(polynomial) {
     OPEN("solver.policy=poly", "solver.learning_rate=0.1", "solver.power=2",
          "solver.max_iterations=100");
     begin();
     AT_ALL_POINTS(i, i < 100 ? 0.1 * (1 - (double)i / 100) * (1 - (double)i / 100) : 0)
     close_settings();
 }
-END_TEST
 
-START_TEST(polynomial_ends_with_the_job) {
+TEST(polynomial_ends_with_the_job) {
     OPEN("solver.policy=poly", "solver.learning_rate=1");
     r.job.max_iterations = 50;
     begin();
@@ -163,9 +156,8 @@ START_TEST(polynomial_ends_with_the_job) {
     expect(51, 0);
     close_settings();
 }
-END_TEST
 
-START_TEST(sigmoid) {
+TEST(sigmoid) {
     OPEN("solver.policy=sigmoid", "solver.learning_rate=0.1", "solver.gamma=-0.05",
          "solver.step_size=100");
     begin();
@@ -173,9 +165,8 @@ START_TEST(sigmoid) {
     expect(100, 0.05);
     close_settings();
 }
-END_TEST
 
-START_TEST(cosine) {
+TEST(cosine) {
     OPEN("solver.policy=cosine", "solver.learning_rate=0.9",
          "solver.min_learning_rate=0.1", "solver.max_iterations=100");
     begin();
@@ -184,11 +175,10 @@ START_TEST(cosine) {
     expect(50, 0.5);
     close_settings();
 }
-END_TEST
 
 /* Periods of 4, 8, 16 and 32 iterations, as those of PyTorch with T_0 = 4, T_mult = 2
  * and eta_min = 0.1. */
-START_TEST(restarts) {
+TEST(restarts) {
     OPEN("solver.policy=cosine_restarts", "solver.learning_rate=0.9",
          "solver.min_learning_rate=0.1", "solver.step_size=4", "solver.period_mult=2");
     begin();
@@ -207,7 +197,6 @@ START_TEST(restarts) {
     AT_ALL_POINTS(i, (1 + cos(M_PI * (double)(i % 10) / 10)) / 2)
     close_settings();
 }
-END_TEST
 
 /* torch.optim.lr_scheduler.OneCycleLR with anneal_strategy = cos and two phases, as its
  * documentation and source say: from `start` to `top` and to `end`. */
@@ -225,7 +214,7 @@ static void expect_near(int64_t i, double got, double value, double tolerance) {
                   "iteration %lld: %.17g, expected %.17g", (long long)i, got, value);
 }
 
-START_TEST(one_cycle) {
+TEST(one_cycle) {
     OPEN("solver.policy=one_cycle", "solver.learning_rate=1", "solver.cycle_rise=0.25",
          "solver.cycle_divisor=10", "solver.min_learning_rate=0.02");
     r.job.max_iterations = 84;
@@ -239,10 +228,9 @@ START_TEST(one_cycle) {
         expect_near(i, rate(i), torch_cycle((double)i, 84, 0.25, 0.1, 1, 0.02), 1e-12);
     close_settings();
 }
-END_TEST
 
 /* Values of torch 1.13: OneCycleLR(SGD(lr=1), max_lr=1, final_div_factor=1e30). */
-START_TEST(short_cycles) {
+TEST(short_cycles) {
     static const struct {
         int64_t steps;
         const char *rise;
@@ -264,13 +252,12 @@ START_TEST(short_cycles) {
         close_settings();
     }
 }
-END_TEST
 
 /* ---- Momentum ----------------------------------------------------------------- */
 
 enum { CYCLE = 80 };
 
-START_TEST(momentum_as_in_pytorch) {
+TEST(momentum_as_in_pytorch) {
     OPEN("solver.policy=one_cycle", "solver.learning_rate=0.4",
          "solver.min_learning_rate=0.001", "solver.cycle_momentum=yes",
          "solver.base_momentum=0.8", "solver.max_momentum=0.97");
@@ -285,7 +272,6 @@ START_TEST(momentum_as_in_pytorch) {
     }
     close_settings();
 }
-END_TEST
 
 static dlc_status inertia_needs(const dlc_settings *settings, dlc_solver_needs *needs) {
     static const dlc_rule rule = {.size = sizeof rule, .run = no_rule};
@@ -324,7 +310,7 @@ static void open_inertia(const char *name, const char *const *sets, size_t count
 }
 
 /* The rule gets what the schedule says instead of the setting. */
-START_TEST(momentum_is_replaced) {
+TEST(momentum_is_replaced) {
     for (int cycles = 0; cycles < 2; cycles++) {
         const char *const sets[] = {"solver.policy=one_cycle",
                                     cycles ? "solver.cycle_momentum=yes"
@@ -345,9 +331,8 @@ START_TEST(momentum_is_replaced) {
         close_settings();
     }
 }
-END_TEST
 
-START_TEST(momentum_is_checked) {
+TEST(momentum_is_checked) {
     static const char *const sets[] = {"solver.policy=one_cycle",
                                        "solver.cycle_momentum=yes"};
     static const struct {
@@ -365,7 +350,6 @@ START_TEST(momentum_is_checked) {
         close_settings();
     }
 }
-END_TEST
 
 /* ---- Plateau ------------------------------------------------------------------ */
 
@@ -380,7 +364,7 @@ static double after_tests(dlc_lr_plateau *plateau, int64_t *iteration, int tests
     return plateau->factor;
 }
 
-START_TEST(plateau) {
+TEST(plateau) {
     OPEN("solver.policy=plateau", "solver.learning_rate=1", "solver.gamma=0.5",
          "solver.patience=2", "solver.threshold=0.1", "solver.min_learning_rate=0.2");
     dlc_lr_plateau p = dlc_lr_plateau_make(r.settings);
@@ -400,10 +384,9 @@ START_TEST(plateau) {
     ck_assert_double_eq(after_tests(&p, &i, 7, worse), 0.2);
     close_settings();
 }
-END_TEST
 
 /* A run that is resumed from the text goes on like the one that wrote it. */
-START_TEST(plateau_is_saved) {
+TEST(plateau_is_saved) {
     OPEN("solver.policy=plateau", "solver.gamma=0.3", "solver.patience=1");
     char text[DLC_LR_PLATEAU_TEXT];
     const double losses[] = {0.7, 1.0 / 3, 0.5, 0.4, 0.4, 0.4, 0.4};
@@ -424,9 +407,8 @@ START_TEST(plateau_is_saved) {
     ck_assert_mem_eq(&kept, &read, sizeof kept);
     close_settings();
 }
-END_TEST
 
-START_TEST(other_policies_have_no_plateau) {
+TEST(other_policies_have_no_plateau) {
     OPEN("solver.policy=step", "solver.step_size=5", "solver.patience=0");
     dlc_lr_plateau p = dlc_lr_plateau_make(r.settings);
     const double losses[] = {1, 1, 1, 1};
@@ -434,11 +416,10 @@ START_TEST(other_policies_have_no_plateau) {
     ck_assert_double_eq(after_tests(&p, &i, 4, losses), 1);
     close_settings();
 }
-END_TEST
 
 /* ---- Warm-up and resumed runs ------------------------------------------------- */
 
-START_TEST(warmup) {
+TEST(warmup) {
     OPEN("solver.learning_rate=0.8", "solver.warmup=10",
          "solver.warmup_learning_rate=0.2");
     begin();
@@ -448,7 +429,6 @@ START_TEST(warmup) {
     expect(11, 0.8);
     close_settings();
 }
-END_TEST
 
 /* A batch of 256 where learning_rate is set for 64. */
 static const struct {
@@ -456,7 +436,7 @@ static const struct {
     double factor;
 } scalings[] = {{"none", 1}, {"linear", 4}, {"sqrt", 2}};
 
-START_TEST(scaled) {
+TEST_EACH(scaled, COUNT(scalings)) {
     char scaling[64];
     double factor = scalings[_i].factor;
     (void)snprintf(scaling, sizeof scaling, "solver.scale_learning_rate=%s",
@@ -476,10 +456,9 @@ START_TEST(scaled) {
     expect(10, 0.8);
     close_settings();
 }
-END_TEST
 
 /* The largest rate of the policy, which no iteration reaches, is the scaled one. */
-START_TEST(scaled_job) {
+TEST(scaled_job) {
     char warning[512] = "";
     OPEN("solver.learning_rate=0.5", "solver.scale_learning_rate=linear",
          "solver.policy=one_cycle", "solver.max_iterations=1000");
@@ -490,10 +469,9 @@ START_TEST(scaled_job) {
     ck_assert_msg(strstr(warning, "learning_rate = 1 is never reached"), "%s", warning);
     close_settings();
 }
-END_TEST
 
 /* Warm-up ends at the policy's value; the policy counts from iteration 0. */
-START_TEST(warmup_meets_policy) {
+TEST(warmup_meets_policy) {
     OPEN("solver.learning_rate=1", "solver.policy=poly", "solver.max_iterations=1000",
          "solver.warmup_epochs=2.5");
     r.job.epoch_iterations = 40;
@@ -504,11 +482,10 @@ START_TEST(warmup_meets_policy) {
     expect(200, 0.8);
     close_settings();
 }
-END_TEST
 
 /* A resumed run continues its schedule from where it was, at its own pace; a policy
  * that ends with the run is stretched over what is left. */
-START_TEST(resumed) {
+TEST(resumed) {
     const dlc_lr_schedule half = {.max_iterations = 100,
                                   .epoch_iterations = 10,
                                   .begin = 20,
@@ -543,7 +520,6 @@ START_TEST(resumed) {
     expect(30, 0.8);
     close_settings();
 }
-END_TEST
 
 /* ---- What is refused --------------------------------------------------------- */
 
@@ -571,7 +547,7 @@ static const struct {
      "base_momentum is more than max_momentum"},
 };
 
-START_TEST(refuses) {
+TEST_EACH(refuses, COUNT(wrong)) {
     size_t count = 0;
     while (count < 3 && wrong[_i].sets[count])
         count++;
@@ -581,9 +557,8 @@ START_TEST(refuses) {
     ck_assert_msg(strncmp(dlc_detail(), "--set: ", 7) == 0, "%s", dlc_detail());
     close_settings();
 }
-END_TEST
 
-START_TEST(refuses_what_never_ends) {
+TEST_EACH(refuses_what_never_ends, 3) {
     static const char *const policies[] = {"poly", "cosine", "one_cycle"};
     char text[64];
     snprintf(text, sizeof text, "solver.policy=%s", policies[_i]);
@@ -593,7 +568,6 @@ START_TEST(refuses_what_never_ends) {
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "needs to know where it ends"));
     close_settings();
 }
-END_TEST
 
 /* ---- A whole job -------------------------------------------------------------- */
 
@@ -626,7 +600,7 @@ static const struct {
      "is never reached"},
 };
 
-START_TEST(whole_job) {
+TEST_EACH(whole_job, COUNT(jobs)) {
     char warning[512] = "";
     size_t count = 0;
     while (count < 4 && jobs[_i].sets[count])
@@ -644,42 +618,4 @@ START_TEST(whole_job) {
     else
         ck_assert_str_eq(said, "");
     close_settings();
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("schedule");
-    TCase *all = tcase_create("all");
-    tcase_add_test(all, fixed);
-    tcase_add_test(all, step);
-    tcase_add_test(all, multistep);
-    tcase_add_test(all, exponential);
-    tcase_add_test(all, inverse);
-    tcase_add_test(all, polynomial);
-    tcase_add_test(all, polynomial_ends_with_the_job);
-    tcase_add_test(all, sigmoid);
-    tcase_add_test(all, cosine);
-    tcase_add_test(all, restarts);
-    tcase_add_test(all, one_cycle);
-    tcase_add_test(all, short_cycles);
-    tcase_add_test(all, momentum_as_in_pytorch);
-    tcase_add_test(all, momentum_is_replaced);
-    tcase_add_test(all, momentum_is_checked);
-    tcase_add_test(all, plateau);
-    tcase_add_test(all, plateau_is_saved);
-    tcase_add_test(all, other_policies_have_no_plateau);
-    tcase_add_test(all, warmup);
-    tcase_add_loop_test(all, scaled, 0, (int)(sizeof scalings / sizeof *scalings));
-    tcase_add_test(all, scaled_job);
-    tcase_add_test(all, warmup_meets_policy);
-    tcase_add_test(all, resumed);
-    tcase_add_loop_test(all, refuses, 0, (int)(sizeof wrong / sizeof *wrong));
-    tcase_add_loop_test(all, refuses_what_never_ends, 0, 3);
-    tcase_add_loop_test(all, whole_job, 0, (int)(sizeof jobs / sizeof *jobs));
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

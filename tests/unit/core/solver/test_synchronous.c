@@ -1,14 +1,13 @@
 /* Synchronous training with sgd: weights after some iterations against a plain
  * reference, and the order in which buckets are reduced and updated. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "fixture.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 static test_fixture r;
 
@@ -103,7 +102,9 @@ static void compare(int iterations) {
 static const size_t some_borders[] = {10, 30, 31, 70, 96};
 #define SOME_BORDERS 5, some_borders
 
-START_TEST(plain) {
+TEST_SETTINGS(.setup_once = plugins_open);
+
+TEST(plain) {
     ref = (reference){.rate = 0.1, .micro_batches = 1};
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0");
     ck_assert_int_eq(r.solver.slots, 1);
@@ -114,9 +115,8 @@ START_TEST(plain) {
     compare(5);
     fixture_close(&r);
 }
-END_TEST
 
-START_TEST(momentum_and_decay) {
+TEST(momentum_and_decay) {
     ref = (reference){.rate = 0.1, .momentum = 0.9, .decay = 0.01, .micro_batches = 1};
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9",
                  "solver.weight_decay=0.01");
@@ -124,9 +124,8 @@ START_TEST(momentum_and_decay) {
     compare(10);
     fixture_close(&r);
 }
-END_TEST
 
-START_TEST(nesterov) {
+TEST(nesterov) {
     ref = (reference){
         .rate = 0.1, .momentum = 0.9, .decay = 0.01, .nesterov = 1, .micro_batches = 1};
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9",
@@ -135,9 +134,8 @@ START_TEST(nesterov) {
     compare(10);
     fixture_close(&r);
 }
-END_TEST
 
-START_TEST(accumulates) {
+TEST(accumulates) {
     ref = (reference){.rate = 0.1, .momentum = 0.9, .decay = 0.01, .micro_batches = 3};
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9",
                  "solver.weight_decay=0.01", "solver.accumulation_steps=3");
@@ -147,9 +145,8 @@ START_TEST(accumulates) {
     compare(4);
     fixture_close(&r);
 }
-END_TEST
 
-START_TEST(clips) {
+TEST(clips) {
     ref = (reference){
         .rate = 0.1, .momentum = 0.9, .decay = 0.01, .clip = 0.3, .micro_batches = 2};
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0.9",
@@ -160,9 +157,8 @@ START_TEST(clips) {
     compare(4);
     fixture_close(&r);
 }
-END_TEST
 
-START_TEST(clips_values) {
+TEST(clips_values) {
     ref = (reference){.rate = 0.1,
                       .momentum = 0.9,
                       .decay = 0.01,
@@ -176,10 +172,9 @@ START_TEST(clips_values) {
     compare(4);
     fixture_close(&r);
 }
-END_TEST
 
 /* The gradients are scaled; clipping sees them as they were. */
-START_TEST(clips_scaled_gradients) {
+TEST(clips_scaled_gradients) {
     float first[FIXTURE_ELEMENTS_MAX];
     dlc_loss_scale scale = {.scale = 1, .inverse = 1};
     for (int scaled = 0; scaled < 2; scaled++) {
@@ -198,11 +193,10 @@ START_TEST(clips_scaled_gradients) {
         fixture_close(&r);
     }
 }
-END_TEST
 
 /* Sharding, deferring and capturing need a solver that can work with a part of the
  * gradient, which clipping by norm can not. */
-START_TEST(partial_updates) {
+TEST(partial_updates) {
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.clip_value=1");
     ck_assert_int_eq(dlc_solver_needs_whole_tensors(&r.solver), 0);
     ck_assert_ptr_null(dlc_solver_whole_reason(&r.solver));
@@ -212,9 +206,8 @@ START_TEST(partial_updates) {
     ck_assert_str_eq(dlc_solver_whole_reason(&r.solver), "clip_gradients");
     fixture_close(&r);
 }
-END_TEST
 
-START_TEST(leaves_short_gradients) {
+TEST(leaves_short_gradients) {
     ref = (reference){.rate = 0.1, .clip = 100, .micro_batches = 1};
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.momentum=0",
                  "solver.clip_gradients=100");
@@ -223,10 +216,9 @@ START_TEST(leaves_short_gradients) {
     compare(2);
     fixture_close(&r);
 }
-END_TEST
 
 /* The weights are bitwise identical however the arena is cut into buckets. */
-START_TEST(buckets_change_nothing) {
+TEST_EACH(buckets_change_nothing, 2) {
     static const size_t many[] = {1, 7, 27, 33, 64};
     static const struct {
         int32_t borders;
@@ -247,11 +239,10 @@ START_TEST(buckets_change_nothing) {
         fixture_close(&r);
     }
 }
-END_TEST
 
 /* Reduces as soon as a bucket is ready, updates as soon as it is reduced, joins
  * neighbours in one call. */
-START_TEST(order) {
+TEST(order) {
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.accumulation_steps=2");
     lay_out(SOME_BORDERS);
     ck_assert_int_eq(fixture_create(&r), DLC_OK);
@@ -269,9 +260,8 @@ START_TEST(order) {
                               "u24 w5 ");
     fixture_close(&r);
 }
-END_TEST
 
-START_TEST(clipping_waits_for_all) {
+TEST(clipping_waits_for_all) {
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.clip_gradients=1");
     lay_out(1, &some_borders[1]);
     ck_assert_int_eq(fixture_create(&r), DLC_OK);
@@ -281,10 +271,9 @@ START_TEST(clipping_waits_for_all) {
     ck_assert_str_eq(r.trace, "s0 s1 w0 w1 u30 u2 u4 u16 u30 ");
     fixture_close(&r);
 }
-END_TEST
 
 /* lr_mult = 0 freezes a parameter, weight decay included. */
-START_TEST(frozen) {
+TEST(frozen) {
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.weight_decay=0.5");
     fixture_segment(&r, 0, 8, 0, 1);
     fixture_segment(&r, 0, 8, 1, 0);
@@ -300,7 +289,6 @@ START_TEST(frozen) {
         ck_assert_float_ne(r.weights[i], start_weight(i));
     fixture_close(&r);
 }
-END_TEST
 
 static float overflowing(size_t i, int32_t micro) {
     (void)micro;
@@ -309,7 +297,7 @@ static float overflowing(size_t i, int32_t micro) {
 
 /* An overflow changes no weight and no slot, and is no error: the scale was too large.
  */
-START_TEST(skips_an_overflow) {
+TEST_EACH(skips_an_overflow, 2) {
     dlc_loss_scale scale = {.scale = 8, .inverse = 0.125f};
     const char *clip = _i ? "solver.clip_gradients=0.3" : "solver.clip_gradients=0";
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", clip);
@@ -325,14 +313,13 @@ START_TEST(skips_an_overflow) {
     ck_assert_int_eq((int)scale.skipped, 1);
     fixture_close(&r);
 }
-END_TEST
 
 static float not_a_number(size_t i, int32_t micro) {
     (void)micro;
     return i == 3 ? NAN : 1;
 }
 
-START_TEST(clipping_reports_divergence) {
+TEST(clipping_reports_divergence) {
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1", "solver.clip_gradients=1");
     lay_out(SOME_BORDERS);
     ck_assert_int_eq(fixture_create(&r), DLC_OK);
@@ -342,7 +329,6 @@ START_TEST(clipping_reports_divergence) {
     ck_assert_float_eq(r.weights[0], start_weight(0)); /* weights are unchanged */
     fixture_close(&r);
 }
-END_TEST
 
 static int32_t broken_bucket;
 
@@ -352,7 +338,7 @@ static dlc_status broken_exchange(void *context, int32_t bucket) {
 }
 
 /* The status of any failed exchange call is returned. */
-START_TEST(passes_errors_on) {
+TEST_EACH(passes_errors_on, 2) {
     for (broken_bucket = 0; broken_bucket < 6; broken_bucket++) {
         FIXTURE_OPEN(&r, "solver.learning_rate=0.1");
         lay_out(SOME_BORDERS);
@@ -365,9 +351,8 @@ START_TEST(passes_errors_on) {
         fixture_close(&r);
     }
 }
-END_TEST
 
-START_TEST(create_survives_lack_of_memory) {
+TEST(create_survives_lack_of_memory) {
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1");
     lay_out(SOME_BORDERS);
     size_t n = 1;
@@ -383,10 +368,9 @@ START_TEST(create_survives_lack_of_memory) {
     ck_assert_uint_ge(n, 3);
     fixture_close(&r);
 }
-END_TEST
 
 /* Arguments that break the core's promises are refused before anything is written. */
-START_TEST(checks_the_core) {
+TEST(checks_the_core) {
     FIXTURE_OPEN(&r, "solver.learning_rate=0.1");
     lay_out(SOME_BORDERS);
     r.segment[1].offset = 5; /* overlaps the first */
@@ -400,35 +384,4 @@ START_TEST(checks_the_core) {
     r.bucket_begin[r.exchange.buckets] += 4;
     ck_assert_int_eq(fixture_create(&r), DLC_OK);
     fixture_close(&r);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("synchronous");
-    TCase *all = tcase_create("all");
-    tcase_add_test(all, plain);
-    tcase_add_test(all, momentum_and_decay);
-    tcase_add_test(all, nesterov);
-    tcase_add_test(all, accumulates);
-    tcase_add_test(all, clips);
-    tcase_add_test(all, clips_values);
-    tcase_add_test(all, clips_scaled_gradients);
-    tcase_add_loop_test(all, skips_an_overflow, 0, 2);
-    tcase_add_test(all, partial_updates);
-    tcase_add_test(all, leaves_short_gradients);
-    tcase_add_loop_test(all, buckets_change_nothing, 0, 2);
-    tcase_add_test(all, order);
-    tcase_add_test(all, clipping_waits_for_all);
-    tcase_add_test(all, frozen);
-    tcase_add_test(all, clipping_reports_divergence);
-    tcase_add_loop_test(all, passes_errors_on, 0, 2);
-    tcase_add_test(all, create_survives_lack_of_memory);
-    tcase_add_test(all, checks_the_core);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    plugins_registry(); /* once, before the tests fork */
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

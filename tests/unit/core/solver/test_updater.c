@@ -1,8 +1,6 @@
 /* The updater that consistency models get, slots, and what is checked about a solver's
  * answers. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -11,6 +9,7 @@
 #include "solver/ema.h"
 #include "solver/slots.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 static test_fixture r;
 
@@ -58,8 +57,10 @@ static void open_updater(void) {
     open_scaled(NULL);
 }
 
+TEST_SETTINGS(.setup_once = plugins_open);
+
 /* Parts of any size give bitwise what synchronous training gives. */
-START_TEST(parts_are_the_whole) {
+TEST_EACH(parts_are_the_whole, 5) {
     static const size_t lengths[] = {FIXTURE_ELEMENTS_MAX, 1, 3, 10, 31};
     float weights[FIXTURE_ELEMENTS_MAX], slot[FIXTURE_ELEMENTS_MAX];
     size_t length = lengths[_i];
@@ -83,9 +84,8 @@ START_TEST(parts_are_the_whole) {
     ck_assert_mem_eq(slot, r.slots[0], r.count * sizeof(float));
     fixture_close(&r);
 }
-END_TEST
 
-START_TEST(scales_gradients) {
+TEST(scales_gradients) {
     float first[FIXTURE_ELEMENTS_MAX];
     dlc_rule_values values;
     for (int scaled = 0; scaled < 2; scaled++) {
@@ -101,7 +101,6 @@ START_TEST(scales_gradients) {
         fixture_close(&r);
     }
 }
-END_TEST
 
 /* As a worker does that has a loss scale of its own: measures, then updates all. */
 static void update_scaled(dlc_loss_scale *scale, float factor) {
@@ -120,7 +119,7 @@ static void update_scaled(dlc_loss_scale *scale, float factor) {
     update_part(updater, &values, 0, r.count, 1);
 }
 
-START_TEST(takes_the_loss_scale) {
+TEST(takes_the_loss_scale) {
     float plain[FIXTURE_ELEMENTS_MAX], before[FIXTURE_ELEMENTS_MAX];
     dlc_loss_scale scale = {.scale = 1024, .inverse = 1.0f / 1024};
     update_scaled(NULL, 1);
@@ -141,7 +140,6 @@ START_TEST(takes_the_loss_scale) {
     ck_assert_int_eq(scale.skipped, 1);
     fixture_close(&r);
 }
-END_TEST
 
 /* ---- Made-up solvers ------------------------------------------------------------- */
 
@@ -208,7 +206,7 @@ static void refuse(const char *why, dlc_status expected) {
     fixture_close(&r);
 }
 
-START_TEST(refuses_bad_answers) {
+TEST(refuses_bad_answers) {
     answer = sound();
     answer.rule = NULL;
     refuse("has no rule", DLC_ERR_PLUGIN);
@@ -241,9 +239,8 @@ START_TEST(refuses_bad_answers) {
     answer.direction = &direction;
     refuse("takes no norm of it", DLC_ERR_PLUGIN);
 }
-END_TEST
 
-START_TEST(refuses_clip_value_with_norms) {
+TEST(refuses_clip_value_with_norms) {
     const char *const sets[] = {"solver.clip_value=1"};
     dlc_status made = DLC_OK;
     answer = sound();
@@ -253,7 +250,6 @@ START_TEST(refuses_clip_value_with_norms) {
     ck_assert_ptr_nonnull(strstr(dlc_detail(), "clip_value doesn't work with"));
     fixture_close(&r);
 }
-END_TEST
 
 /* ---- Norms and slots ------------------------------------------------------------- */
 
@@ -266,7 +262,7 @@ static double norm_of(const float *x, size_t begin, size_t count) {
 
 /* The norms of each tensor, whole and in order, whatever the buckets; `_i`: from the
  * gradient, or from a slot after the direction. */
-START_TEST(takes_norms_of_tensors) {
+TEST_EACH(takes_norms_of_tensors, 2) {
     static const size_t borders[] = {10, 300};
     float weights[FIXTURE_ELEMENTS_MAX];
     answer = sound();
@@ -303,10 +299,9 @@ START_TEST(takes_norms_of_tensors) {
     ck_assert_int_eq(dlc_solver_needs_whole_tensors(&r.solver), 1);
     fixture_close(&r);
 }
-END_TEST
 
 /* Slots begin with their initial values, however large they are. */
-START_TEST(slots_begin_as_they_should) {
+TEST(slots_begin_as_they_should) {
     const size_t count = (1 << 16) + 37;
     dlc_memory slot[DLC_MAX_STATES] = {{0}};
     answer = sound();
@@ -324,10 +319,9 @@ START_TEST(slots_begin_as_they_should) {
     dlc_slots_close(&r.device_ops, r.device, slot);
     fixture_close(&r);
 }
-END_TEST
 
 /* Elements of a range only, and what is left of a test with the average. */
-START_TEST(averages_weights) {
+TEST(averages_weights) {
     enum { COUNT = 5 };
     float weights[COUNT] = {1, 2, 3, 4, 5}, average[COUNT], gradients[COUNT];
     answer = sound();
@@ -359,25 +353,4 @@ START_TEST(averages_weights) {
         ck_assert_float_eq(gradients[i], 0);
     }
     fixture_close(&r);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("updater");
-    TCase *all = tcase_create("all");
-    tcase_add_loop_test(all, parts_are_the_whole, 0, 5);
-    tcase_add_test(all, scales_gradients);
-    tcase_add_test(all, takes_the_loss_scale);
-    tcase_add_test(all, refuses_bad_answers);
-    tcase_add_test(all, refuses_clip_value_with_norms);
-    tcase_add_loop_test(all, takes_norms_of_tensors, 0, 2);
-    tcase_add_test(all, slots_begin_as_they_should);
-    tcase_add_test(all, averages_weights);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    plugins_registry(); /* once, before the tests fork */
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,6 +1,6 @@
 /* Tests which machines are put together by the bandwidth between them. */
-#include <check.h>
 
+#include "support/test.h"
 #include "topology/clusters.h"
 
 enum { MOST = 9 };
@@ -19,7 +19,7 @@ static void set(double *bandwidth, int machines, int a, int b, double to) {
     bandwidth[a * machines + b] = bandwidth[b * machines + a] = to;
 }
 
-START_TEST(clusters) {
+TEST(clusters) {
     static const int of[MOST] = {0, 1, 0, 1, 2, 2, 0, 1, 2};
     double bandwidth[MOST * MOST];
     int32_t cluster[MOST], count = -1;
@@ -33,7 +33,6 @@ START_TEST(clusters) {
     ck_assert_int_eq(count, 2);
     ck_assert_int_eq(cluster[3], 1);
 }
-END_TEST
 
 static int32_t count_of(const double *bandwidth, int machines) {
     int32_t cluster[MOST], count = -1;
@@ -41,7 +40,7 @@ static int32_t count_of(const double *bandwidth, int machines) {
     return count;
 }
 
-START_TEST(nothing_clear) {
+TEST(nothing_clear) {
     static const int pairs[] = {0, 0, 1, 1}, one[] = {0, 0, 0, 0},
                      lone[] = {0, 0, 0, 1};
     static const int three[] = {0, 0, 0, 1, 1};
@@ -62,18 +61,4 @@ START_TEST(nothing_clear) {
     set(bandwidth, 5, 1, 2, 1);
     ck_assert_int_eq(count_of(bandwidth, 5), 0);
     ck_assert_int_eq(count_of(bandwidth, 1), 0);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("clusters");
-    TCase *tests = tcase_create("clusters");
-    tcase_add_test(tests, clusters);
-    tcase_add_test(tests, nothing_clear);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

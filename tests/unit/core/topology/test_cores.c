@@ -1,7 +1,6 @@
 /* Tests how ranks share the cores of synthetic machines (hwloc's descriptions) and of
  * this one. The descriptions name their NUMA nodes: if hwloc 2.9 has to insert them it
  * copies overlapping memory. */
-#include <check.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 #include "topology/cores.h"
 
 static int has(const dlc_core_set *set, int cpu) {
@@ -67,7 +67,7 @@ static const share_case share_cases[] = {
     {"numa:1 core:15 pu:1", 15, 8, "0-1 2-3 4-5 6 7-8 9-10 11-12 13-14"},
 };
 
-START_TEST(shares) {
+TEST_EACH(shares, COUNT(share_cases)) {
     const share_case *test = &share_cases[_i];
     dlc_cores *cores = NULL;
     ck_assert_int_eq(dlc_cores_open(test->machine, &cores), DLC_OK);
@@ -88,11 +88,10 @@ START_TEST(shares) {
     dlc_text_free(&all);
     dlc_cores_close(cores);
 }
-END_TEST
 
 /* For any numbers: shares don't overlap, every core is used, the smallest share is as
  * large as possible, the largest at most twice that. */
-START_TEST(shares_are_fair) {
+TEST(shares_are_fair) {
     for (int count = 1; count <= (under_valgrind() ? 8 : 40); count++) {
         char machine[64];
         snprintf(machine, sizeof machine, "pack:%d numa:1 core:%d pu:1",
@@ -117,7 +116,6 @@ START_TEST(shares_are_fair) {
         dlc_cores_close(cores);
     }
 }
-END_TEST
 
 typedef struct place_case {
     const char *machine;
@@ -144,7 +142,7 @@ static const place_case place_cases[] = {
     {"pack:2 numa:1 core:2 pu:1(indexes=2,0,3,1)", 0, 1, 2, "0 2", "1,3"},
 };
 
-START_TEST(threads_are_placed) {
+TEST_EACH(threads_are_placed, COUNT(place_cases)) {
     const place_case *test = &place_cases[_i];
     dlc_cores *cores = NULL;
     dlc_thread_placement places;
@@ -163,10 +161,9 @@ START_TEST(threads_are_placed) {
     dlc_thread_placement_free(&places);
     dlc_cores_close(cores);
 }
-END_TEST
 
 /* The affinity saved at the start is used, even if a library changes it later. */
-START_TEST(saved_affinity) {
+TEST(saved_affinity) {
     cpu_set_t mine, one;
     ck_assert_int_eq(sched_getaffinity(0, sizeof mine, &mine), 0);
     dlc_cores_save_affinity();
@@ -187,9 +184,8 @@ START_TEST(saved_affinity) {
         ck_assert_int_eq(has(&now, cpu), cpu == first);
     dlc_cores_close(cores);
 }
-END_TEST
 
-START_TEST(threads_under_a_quota) {
+TEST(threads_under_a_quota) {
     static const struct {
         double quota;
         int cores, threads;
@@ -201,9 +197,8 @@ START_TEST(threads_under_a_quota) {
             "%g cores' worth on %d cores: %d threads", cases[i].quota, cases[i].cores,
             dlc_cores_threads(cases[i].quota, cases[i].cores));
 }
-END_TEST
 
-START_TEST(bad_input) {
+TEST(bad_input) {
     dlc_cores *cores = NULL;
     ck_assert_int_eq(dlc_cores_open("no machine", &cores), DLC_ERR_CONFIG);
     ck_assert_ptr_null(cores);
@@ -221,9 +216,8 @@ START_TEST(bad_input) {
     dlc_cores_close(cores);
     dlc_cores_close(NULL);
 }
-END_TEST
 
-START_TEST(memory_runs_out) {
+TEST(memory_runs_out) {
     for (size_t n = 1; n <= 3; n++) {
         dlc_cores *cores = NULL;
         dlc_memory_fail_at(n);
@@ -233,9 +227,8 @@ START_TEST(memory_runs_out) {
         ck_assert_ptr_null(cores);
     }
 }
-END_TEST
 
-START_TEST(environment_is_restored) {
+TEST(environment_is_restored) {
     dlc_cores *cores = NULL;
     ck_assert_int_eq(unsetenv("HWLOC_PLUGINS_PATH"), 0);
     ck_assert_int_eq(dlc_cores_open(NULL, &cores), DLC_OK);
@@ -246,10 +239,9 @@ START_TEST(environment_is_restored) {
     dlc_cores_close(cores);
     ck_assert_str_eq(getenv("HWLOC_PLUGINS_PATH"), "/somewhere");
 }
-END_TEST
 
 /* On this machine only the cores in the affinity mask are used. */
-START_TEST(affinity_is_respected) {
+TEST(affinity_is_respected) {
     cpu_set_t mine, one;
     ck_assert_int_eq(sched_getaffinity(0, sizeof mine, &mine), 0);
     dlc_cores *cores = NULL;
@@ -279,9 +271,8 @@ START_TEST(affinity_is_respected) {
     dlc_cores_close(cores);
     ck_assert_int_eq(sched_setaffinity(0, sizeof mine, &mine), 0);
 }
-END_TEST
 
-START_TEST(binding) {
+TEST(binding) {
     cpu_set_t before, now;
     ck_assert_int_eq(sched_getaffinity(0, sizeof before, &before), 0);
     dlc_cores *cores = NULL;
@@ -297,27 +288,4 @@ START_TEST(binding) {
     ck_assert_int_eq(dlc_cores_bind(&set), DLC_ERR_IO);
     dlc_cores_close(cores);
     ck_assert_int_eq(sched_setaffinity(0, sizeof before, &before), 0);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("cores");
-    TCase *tests = tcase_create("cores");
-    tcase_add_loop_test(tests, shares, 0, sizeof share_cases / sizeof *share_cases);
-    tcase_add_test(tests, shares_are_fair);
-    tcase_add_loop_test(tests, threads_are_placed, 0,
-                        sizeof place_cases / sizeof *place_cases);
-    tcase_add_test(tests, saved_affinity);
-    tcase_add_test(tests, bad_input);
-    tcase_add_test(tests, threads_under_a_quota);
-    tcase_add_test(tests, memory_runs_out);
-    tcase_add_test(tests, environment_is_restored);
-    tcase_add_test(tests, affinity_is_respected);
-    tcase_add_test(tests, binding);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

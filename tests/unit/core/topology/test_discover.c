@@ -1,12 +1,11 @@
 /* Tests the discovery of this machine, and what fake device plugins add to its graph.
  */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "support/test.h"
 #include "topology/discover.h"
 #include "topology/link.h"
 #include "topology/pack.h"
@@ -18,7 +17,9 @@ static void teardown(void) {
     dlc_topo_free(&topo);
 }
 
-START_TEST(this_machine) {
+TEST_SETTINGS(.name = "this machine", .teardown = teardown);
+
+TEST(this_machine) {
     char host[64] = "";
     ck_assert_msg(dlc_topo_discover(&topo) == DLC_OK, "%s", dlc_detail());
     gethostname(host, sizeof host - 1);
@@ -30,7 +31,6 @@ START_TEST(this_machine) {
         ck_assert_int_lt(topo.node[i].parent, (int32_t)i);
     }
 }
-END_TEST
 
 /* ---- Devices ------------------------------------------------------------------- */
 
@@ -125,7 +125,9 @@ static dlc_topo_path between(size_t a, size_t b) {
     return dlc_topo_path_between(&topo, device(a), device(b));
 }
 
-START_TEST(devices_are_merged) {
+TEST_SETTINGS(.name = "made up", .setup = setup, .teardown = teardown);
+
+TEST(devices_are_merged) {
     ck_assert_int_eq(dlc_topo_add_devices(&topo, 0, &feature), DLC_OK);
     ck_assert_uint_eq(dlc_topo_count(&topo, 0, DLC_TOPO_GPU), DEVICES);
     ck_assert_uint_eq(dlc_topo_count(&topo, 0, DLC_TOPO_OTHER), 0);
@@ -137,9 +139,8 @@ START_TEST(devices_are_merged) {
     ck_assert_int_eq(between(2, 3).class, DLC_TOPO_NODE);
     ck_assert_int_eq(between(0, 3).class, DLC_TOPO_SYS);
 }
-END_TEST
 
-START_TEST(direct_links) {
+TEST(direct_links) {
     add_link(0, DLC_LINK_TO_DEVICE, "0000:a1:00.0", 4);
     add_link(1, DLC_LINK_TO_DEVICE, "A0:00.0", 2);      /* the smaller number is used */
     add_link(3, DLC_LINK_TO_DEVICE, "0000:a0:00.0", 1); /* one end is enough */
@@ -150,9 +151,8 @@ START_TEST(direct_links) {
     ck_assert_int_eq(between(0, 3).links, 1);
     ck_assert_int_eq(between(1, 3).class, DLC_TOPO_SYS);
 }
-END_TEST
 
-START_TEST(links_through_switches) {
+TEST(links_through_switches) {
     for (int32_t i = 0; i < 3; i++) {
         add_link(i, DLC_LINK_TO_SWITCH, "0000:c0:00.0", 4);
         add_link(i, DLC_LINK_TO_SWITCH, "0000:c1:00.0", i == 2 ? 1 : 5);
@@ -165,18 +165,16 @@ START_TEST(links_through_switches) {
     ck_assert_int_eq(between(0, 2).links, 5);
     ck_assert_int_eq(between(0, 3).class, DLC_TOPO_SYS);
 }
-END_TEST
 
-START_TEST(switches_without_address) {
+TEST(switches_without_address) {
     for (int32_t i = 0; i < DEVICES; i++)
         add_link(i, DLC_LINK_TO_SWITCH, "", 18);
     ck_assert_int_eq(dlc_topo_add_devices(&topo, 0, &feature), DLC_OK);
     ck_assert_uint_eq(dlc_topo_count(&topo, 0, DLC_TOPO_FABRIC), 1);
     ck_assert_int_eq(between(0, 3).links, 18);
 }
-END_TEST
 
-START_TEST(odd_links) {
+TEST(odd_links) {
     add_link(0, DLC_LINK_TO_CPU, "", 4);
     add_link(0, 77, "0000:a1:00.0", 4); /* a kind of end from a later version */
     add_link(0, DLC_LINK_TO_DEVICE, "0000:a0:00.0", 4); /* to itself */
@@ -190,23 +188,20 @@ START_TEST(odd_links) {
     ck_assert_uint_eq(topo.link[0].kind, DLC_LINK_OTHER);
     ck_assert_int_eq(topo.link[0].count, 1);
 }
-END_TEST
 
-START_TEST(plugins_without_links) {
+TEST(plugins_without_links) {
     add_link(0, DLC_LINK_TO_DEVICE, "0000:a1:00.0", 4);
     ck_assert_int_eq(dlc_topo_add_devices(&topo, 0, &old_feature), DLC_OK);
     ck_assert_uint_eq(dlc_topo_count(&topo, 0, DLC_TOPO_GPU), DEVICES);
     ck_assert_uint_eq(topo.links, 0);
 }
-END_TEST
 
-START_TEST(plugins_that_fail) {
+TEST(plugins_that_fail) {
     count_status = DLC_ERR_UNAVAILABLE;
     ck_assert_int_eq(dlc_topo_add_devices(&topo, 0, &feature), DLC_OK);
     ck_assert_uint_eq(topo.notes, 1);
     ck_assert_str_eq(topo.note[0], "abacus: the driver sleeps");
 }
-END_TEST
 
 /* ---- Ranks --------------------------------------------------------------------- */
 
@@ -223,7 +218,7 @@ static int32_t add_rank(int32_t rank, dlc_rank_info at) {
     return dlc_topo_last(&topo);
 }
 
-START_TEST(ranks_are_placed) {
+TEST(ranks_are_placed) {
     ck_assert_int_eq(dlc_topo_add_devices(&topo, 0, &feature), DLC_OK);
     int32_t on_device = add_rank(0, place("abacus", 1, -1, -1));
     int32_t in_numa = add_rank(1, place("cpu", 0, 1, 1));
@@ -244,9 +239,8 @@ START_TEST(ranks_are_placed) {
     ck_assert_int_eq(dlc_topo_path_between(&topo, on_device, in_numa).class,
                      DLC_TOPO_SYS);
 }
-END_TEST
 
-START_TEST(ranks_that_share_a_device) {
+TEST(ranks_that_share_a_device) {
     ck_assert_int_eq(dlc_topo_add_devices(&topo, 0, &feature), DLC_OK);
     int32_t a = add_rank(0, place("abacus", 1, -1, -1));
     int32_t b = add_rank(1, place("abacus", 1, -1, -1));
@@ -256,12 +250,11 @@ START_TEST(ranks_that_share_a_device) {
     ck_assert_int_eq(dlc_topo_path_between(&topo, c, d).class, DLC_TOPO_SHM);
     ck_assert_int_eq(dlc_topo_path_between(&topo, c, c).class, DLC_TOPO_X);
 }
-END_TEST
 
 /* ---- Graphs made by hand
  * ------------------------------------------------------------------- */
 
-START_TEST(texts_are_truncated) {
+TEST(texts_are_truncated) {
     char room[4];
     dlc_topo_text(room, sizeof room, "abc");
     ck_assert_str_eq(room, "abc");
@@ -270,7 +263,6 @@ START_TEST(texts_are_truncated) {
     dlc_topo_text(room, sizeof room, "a\033\177");
     ck_assert_str_eq(room, "a??");
 }
-END_TEST
 
 static int32_t put_node(dlc_topo_kind kind, int32_t parent, float gbs) {
     dlc_topo_node *node = dlc_topo_add(&topo, kind, parent);
@@ -286,7 +278,7 @@ static int32_t put_nic(int32_t parent, float speed) {
 }
 
 /* The bandwidth of a path is the lowest of all its edges, on both sides. */
-START_TEST(lowest_bandwidth) {
+TEST(lowest_bandwidth) {
     int32_t bridge = put_node(DLC_TOPO_HOST_BRIDGE, 2, 0);
     int32_t upper = put_node(DLC_TOPO_SWITCH, bridge, 8);
     int32_t a = put_node(DLC_TOPO_GPU, upper, 16),
@@ -297,7 +289,6 @@ START_TEST(lowest_bandwidth) {
     ck_assert_float_eq(dlc_topo_path_between(&topo, a, c).gbs, 8);
     ck_assert_float_eq(dlc_topo_path_between(&topo, c, a).gbs, 8);
 }
-END_TEST
 
 static void expect_nic(int32_t end, int32_t nic) {
     dlc_topo_path path = {0};
@@ -306,7 +297,7 @@ static void expect_nic(int32_t end, int32_t nic) {
 
 /* The fastest of the nearest adapters is chosen; ends of a kind are distributed over
  * equal ones. */
-START_TEST(fastest_of_the_nearest) {
+TEST(fastest_of_the_nearest) {
     int32_t bridge = put_node(DLC_TOPO_HOST_BRIDGE, 2, 0), nic[4], gpu[3];
     int32_t other = put_node(DLC_TOPO_OTHER, bridge, 16);
     for (int i = 0; i < 4; i++)
@@ -318,10 +309,9 @@ START_TEST(fastest_of_the_nearest) {
     expect_nic(gpu[2], nic[1]);
     expect_nic(other, nic[1]);
 }
-END_TEST
 
 /* Links between devices of two machines are refused. */
-START_TEST(no_links_between_machines) {
+TEST(no_links_between_machines) {
     unsigned char *bytes = NULL;
     size_t size = 0, nodes = topo.nodes;
     int32_t here = put_node(DLC_TOPO_GPU, 0, 16);
@@ -341,10 +331,9 @@ START_TEST(no_links_between_machines) {
     }
     ck_assert_uint_eq(topo.nodes, nodes + 3);
 }
-END_TEST
 
 /* A second link of a kind between two devices adds to the first. */
-START_TEST(links_add_up) {
+TEST(links_add_up) {
     int32_t a = put_node(DLC_TOPO_GPU, 0, 16), b = put_node(DLC_TOPO_GPU, 0, 16);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(dlc_topo_add_link(&topo, a, b, DLC_LINK_NVLINK, 100, 5),
@@ -357,11 +346,10 @@ START_TEST(links_add_up) {
     ck_assert_uint_eq(topo.links, 2);
     ck_assert_int_eq(topo.link[1].count, 5);
 }
-END_TEST
 
 /* ---- Out of memory ------------------------------------------------------ */
 
-START_TEST(memory_runs_out) {
+TEST(memory_runs_out) {
     unsigned char *bytes = NULL;
     size_t size = 0, fails = 0;
     add_link(0, DLC_LINK_TO_SWITCH, "", 18);
@@ -387,35 +375,4 @@ START_TEST(memory_runs_out) {
     }
     ck_assert_uint_ge(fails, 10);
     ck_assert_uint_lt(fails, 990);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("discover");
-    TCase *here = tcase_create("this machine"), *made_up = tcase_create("made up");
-    tcase_add_checked_fixture(here, NULL, teardown);
-    tcase_add_test(here, this_machine);
-    suite_add_tcase(suite, here);
-    tcase_add_checked_fixture(made_up, setup, teardown);
-    tcase_add_test(made_up, devices_are_merged);
-    tcase_add_test(made_up, direct_links);
-    tcase_add_test(made_up, links_through_switches);
-    tcase_add_test(made_up, switches_without_address);
-    tcase_add_test(made_up, odd_links);
-    tcase_add_test(made_up, plugins_without_links);
-    tcase_add_test(made_up, plugins_that_fail);
-    tcase_add_test(made_up, ranks_are_placed);
-    tcase_add_test(made_up, ranks_that_share_a_device);
-    tcase_add_test(made_up, texts_are_truncated);
-    tcase_add_test(made_up, lowest_bandwidth);
-    tcase_add_test(made_up, fastest_of_the_nearest);
-    tcase_add_test(made_up, no_links_between_machines);
-    tcase_add_test(made_up, links_add_up);
-    tcase_add_test(made_up, memory_runs_out);
-    suite_add_tcase(suite, made_up);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

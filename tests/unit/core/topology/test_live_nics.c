@@ -1,12 +1,11 @@
 /* Tests reading adapters' speeds and links (core/topology/live_nics.c) from a tree of
  * files like Linux's. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "support/scratch.h"
+#include "support/test.h"
 #include "topology/live_nics.h"
 #include "topology/route.h"
 
@@ -46,7 +45,9 @@ static void teardown(void) {
     scratch_teardown();
 }
 
-START_TEST(speeds_and_links) {
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(speeds_and_links) {
     static const struct {
         const char *name;
         float gbs;
@@ -70,10 +71,9 @@ START_TEST(speeds_and_links) {
         ck_assert_int_eq((topo.node[i + 1].flags & DLC_TOPO_DOWN) != 0, want[i].down);
     }
 }
-END_TEST
 
 /* The fastest of the nearest is given, and never one without a link. */
-START_TEST(no_link_no_rank) {
+TEST(no_link_no_rank) {
     dlc_topo_path path;
     put("net/fast/speed", "100000\n");
     put("net/fast/operstate", "down\n");
@@ -85,19 +85,4 @@ START_TEST(no_link_no_rank) {
     int32_t nic = dlc_topo_route_nic(&topo, 0, &path);
     ck_assert_int_ge(nic, 0);
     ck_assert_str_eq(topo.node[nic].name, "slow");
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("live nics");
-    TCase *cases = tcase_create("live nics");
-    tcase_add_checked_fixture(cases, setup, teardown);
-    tcase_add_test(cases, speeds_and_links);
-    tcase_add_test(cases, no_link_no_rank);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,11 +1,11 @@
 /* Tests the CPU and memory limits of cgroups, on trees of files made by the test. */
-#include <check.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "support/test.h"
 #include "topology/quota.h"
 
 static char root[] = "/tmp/dlcore-quota-XXXXXX";
@@ -37,18 +37,19 @@ static void put(const char *path, const char *text) {
     ck_assert_int_eq(fclose(file), 0);
 }
 
-START_TEST(nothing_known) {
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(nothing_known) {
     ck_assert_double_eq(dlc_quota_cores(root), 0);
     put("/proc/self/cgroup", "garbage\n\n0:\n");
     ck_assert_double_eq(dlc_quota_cores(root), 0);
     put("/proc/self/cgroup", "0::/\n");
     ck_assert_double_eq(dlc_quota_cores(root), 0);
 }
-END_TEST
 
 #define GB (1024.0 * 1024 * 1024)
 
-START_TEST(memory_limits) {
+TEST(memory_limits) {
     ck_assert_double_eq(dlc_quota_memory(root), 0);
     put("/proc/meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\n");
     ck_assert_double_eq(dlc_quota_memory(root), 16 * GB);
@@ -67,10 +68,9 @@ START_TEST(memory_limits) {
     put("/sys/fs/cgroup/cpu/memory.limit_in_bytes", "1\n"); /* another controller's */
     ck_assert_double_eq(dlc_quota_memory(root), 2 * GB);
 }
-END_TEST
 
 /* The least that any group, or the machine, has left; cache of files can be freed. */
-START_TEST(memory_left) {
+TEST(memory_left) {
     ck_assert_double_eq(dlc_quota_memory_free(root), 0);
     put("/proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n");
     ck_assert_double_eq(dlc_quota_memory_free(root), 8 * GB);
@@ -89,9 +89,8 @@ START_TEST(memory_left) {
     put("/sys/fs/cgroup/memory/y/memory.stat", "total_inactive_file 1048576\n");
     ck_assert_double_eq(dlc_quota_memory_free(root), 1048576);
 }
-END_TEST
 
-START_TEST(version_2) {
+TEST(version_2) {
     put("/proc/self/cgroup", "0::/a/b/c\n");
     put("/sys/fs/cgroup/a/b/c/cpu.max", "max 100000\n");
     ck_assert_double_eq(dlc_quota_cores(root), 0);
@@ -104,17 +103,15 @@ START_TEST(version_2) {
     put("/sys/fs/cgroup/a/b/c/cpu.max", "50000 100000\n");
     ck_assert_double_eq(dlc_quota_cores(root), 0.5);
 }
-END_TEST
 
 /* In a container the path may be one of the host. */
-START_TEST(version_2_path_not_here) {
+TEST(version_2_path_not_here) {
     put("/proc/self/cgroup", "0::/docker/0123\n");
     put("/sys/fs/cgroup/cpu.max", "150000 100000\n");
     ck_assert_double_eq(dlc_quota_cores(root), 1.5);
 }
-END_TEST
 
-START_TEST(version_1) {
+TEST(version_1) {
     put("/proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/box\n1:name=systemd:/init\n");
     put("/sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "-1\n");
     put("/sys/fs/cgroup/cpu/box/cpu.cfs_period_us", "100000\n");
@@ -124,23 +121,4 @@ START_TEST(version_1) {
     /* "cpuset" is another controller than "cpu" */
     put("/proc/self/cgroup", "5:cpuset:/box\n");
     ck_assert_double_eq(dlc_quota_cores(root), 0);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("quota");
-    TCase *tests = tcase_create("quota");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, nothing_known);
-    tcase_add_test(tests, memory_limits);
-    tcase_add_test(tests, memory_left);
-    tcase_add_test(tests, version_2);
-    tcase_add_test(tests, version_2_path_not_here);
-    tcase_add_test(tests, version_1);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,7 +1,7 @@
 /* Tests when iterations count as slow, and what is said about it; without a clock. */
-#include <check.h>
 #include <string.h>
 
+#include "support/test.h"
 #include "train/slowdown.h"
 
 static dlc_text said;
@@ -32,7 +32,13 @@ static void says(const char *words) {
                   dlc_text_string(&said));
 }
 
-START_TEST(a_slow_link) {
+static void free_said(void) {
+    dlc_text_free(&said);
+}
+
+TEST_SETTINGS(.teardown_once = free_said);
+
+TEST(a_slow_link) {
     dlc_slowdown slowdown = usual();
     quiet(&slowdown, 1, 20, 0.04, 0); /* a pause */
     quiet(&slowdown, 5, 0.05, 0.04, 0);
@@ -50,10 +56,9 @@ START_TEST(a_slow_link) {
     ck_assert_int_eq(note(&slowdown, 10, 0.04, 0), DLC_SLOWDOWN_BEGINS);
     says("200 times");
 }
-END_TEST
 
 /* Twice as slow for long is not; five times is, once it has cost 5 s. */
-START_TEST(what_is_slow) {
+TEST(what_is_slow) {
     dlc_slowdown slowdown = usual();
     quiet(&slowdown, 1000, 0.12, 0.04, 0);
     quiet(&slowdown, 24, 0.255, 0.04, 0);
@@ -61,9 +66,8 @@ START_TEST(what_is_slow) {
     quiet(&slowdown, 24, 0.255, 0.04, 0);
     ck_assert_int_eq(note(&slowdown, 0.255, 0.04, 0), DLC_SLOWDOWN_BEGINS);
 }
-END_TEST
 
-START_TEST(slower_step_by_step) {
+TEST(slower_step_by_step) {
     dlc_slowdown slowdown = usual();
     dlc_slowdown_news news = DLC_SLOWDOWN_NONE;
     for (double seconds = 0.05; news == DLC_SLOWDOWN_NONE && seconds < 5;
@@ -71,9 +75,8 @@ START_TEST(slower_step_by_step) {
         news = note(&slowdown, seconds, 0.04, 0);
     ck_assert_int_eq(news, DLC_SLOWDOWN_BEGINS);
 }
-END_TEST
 
-START_TEST(causes) {
+TEST(causes) {
     static const struct {
         dlc_iteration_time time;
         const char *words;
@@ -93,10 +96,9 @@ START_TEST(causes) {
         says(cases[i].words);
     }
 }
-END_TEST
 
 /* One rank that computes slowly stands out among many. */
-START_TEST(the_slowest_rank) {
+TEST(the_slowest_rank) {
     float even = 0, one = 0;
     for (int i = 0; i < 64; i++) {
         even += dlc_slowdown_power(0.2);
@@ -106,22 +108,4 @@ START_TEST(the_slowest_rank) {
     ck_assert(dlc_slowdown_root(one) > 19.9 && dlc_slowdown_root(one) < 20.1);
     ck_assert(dlc_slowdown_root(dlc_slowdown_power(1e9)) < 1.1e4);
     ck_assert(dlc_slowdown_root(dlc_slowdown_power(-1)) == 0);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("train.slowdown");
-    TCase *tcase = tcase_create("slowdown");
-    tcase_add_test(tcase, a_slow_link);
-    tcase_add_test(tcase, what_is_slow);
-    tcase_add_test(tcase, slower_step_by_step);
-    tcase_add_test(tcase, causes);
-    tcase_add_test(tcase, the_slowest_rank);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    dlc_text_free(&said);
-    return failed != 0;
 }

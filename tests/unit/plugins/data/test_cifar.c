@@ -1,8 +1,6 @@
 /* Tests the data source "cifar": the files that it reads, and those that it must
  * refuse. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -10,6 +8,7 @@
 #include "source.h"
 #include "support/plugins.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 #define PIXELS 3072
 #define RECORDS_MOST 8
@@ -71,7 +70,10 @@ static void check_info(const opened *o, int64_t samples, int32_t classes) {
     ck_assert_int_eq(o->info.shape.dims[2], 32);
 }
 
-START_TEST(several_files) {
+TEST_SETTINGS(.timeout = 30, .setup = scratch_setup, .teardown = scratch_teardown,
+              .setup_once = plugins_open);
+
+TEST(several_files) {
     opened o;
     put("a.bin", 3, 0, 1);
     put("b.bin", 1, 3, 1);
@@ -89,9 +91,8 @@ START_TEST(several_files) {
     ck_assert_mem_eq(data, data + PIXELS, PIXELS);
     source_close(&o);
 }
-END_TEST
 
-START_TEST(default_files) {
+TEST(default_files) {
     opened o;
     for (int i = 1; i <= 5; i++) {
         char name[32];
@@ -103,9 +104,8 @@ START_TEST(default_files) {
     check_sample(&o, 4, 4);
     source_close(&o);
 }
-END_TEST
 
-START_TEST(hundred_classes) {
+TEST(hundred_classes) {
     opened o;
     put("train.bin", 6, 0, 2);
     ck_assert_int_eq(source_open("cifar", 0, settings("classes=100", NULL), &o),
@@ -115,9 +115,8 @@ START_TEST(hundred_classes) {
         check_sample(&o, number, 99 - number);
     source_close(&o);
 }
-END_TEST
 
-START_TEST(missing_files) {
+TEST(missing_files) {
     put("data_batch_1.bin", 1, 0, 1);
     source_refused("cifar", settings(NULL, NULL), DLC_ERR_DATA,
                    "data_batch_2.bin: No such file");
@@ -130,9 +129,8 @@ START_TEST(missing_files) {
     source_refused("cifar", settings("files=empty.bin", NULL), DLC_ERR_DATA,
                    "has 0 bytes");
 }
-END_TEST
 
-START_TEST(empty_names) {
+TEST(empty_names) {
     const char *const lists[] = {"files=,", "files=a.bin,", "files=,a.bin",
                                  "files=a.bin, ,b.bin"};
     put("a.bin", 1, 0, 1);
@@ -140,10 +138,9 @@ START_TEST(empty_names) {
         source_refused("cifar", settings(lists[i], NULL), DLC_ERR_CONFIG,
                        "there is an empty name in the list");
 }
-END_TEST
 
 /* At every byte around the ends of the two records, and at many in between. */
-START_TEST(truncations) {
+TEST(truncations) {
     put("a.bin", 1, 0, 1);
     size_t size = make(2, 0, 1);
     for (size_t n = 0; n < size; n++) {
@@ -155,9 +152,8 @@ START_TEST(truncations) {
                        "no multiple of a CIFAR-10 record's 3073");
     }
 }
-END_TEST
 
-START_TEST(labels_out_of_range) {
+TEST(labels_out_of_range) {
     for (int bit = 0; bit < 8; bit++) {
         opened o;
         size_t size = make(3, 0, 1);
@@ -178,9 +174,8 @@ START_TEST(labels_out_of_range) {
         }
     }
 }
-END_TEST
 
-START_TEST(labels_out_of_range_100) {
+TEST(labels_out_of_range_100) {
     size_t size = make(3, 0, 2);
     file[2 + PIXELS] = 20;
     scratch_write("train.bin", file, size);
@@ -192,43 +187,15 @@ START_TEST(labels_out_of_range_100) {
     source_refused("cifar", settings("classes=100", NULL), DLC_ERR_DATA,
                    "label 100 at byte 3075 (record 1) is not one of 0 to 99");
 }
-END_TEST
 
-START_TEST(cifar10_read_as_cifar100) {
+TEST(cifar10_read_as_cifar100) {
     put("train.bin", 6, 0, 1);
     source_refused("cifar", settings("classes=100", NULL), DLC_ERR_DATA,
                    "no multiple of a CIFAR-100 record's 3074");
 }
-END_TEST
 
-START_TEST(no_memory) {
+TEST(no_memory) {
     put("a.bin", 2, 0, 1);
     put("b.bin", 1, 2, 1);
     source_starved("cifar", settings("files=a.bin,b.bin", NULL));
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.cifar");
-    TCase *tcase = tcase_create("cifar");
-    tcase_add_checked_fixture(tcase, scratch_setup, scratch_teardown);
-    tcase_set_timeout(tcase, 30);
-    tcase_add_test(tcase, several_files);
-    tcase_add_test(tcase, default_files);
-    tcase_add_test(tcase, hundred_classes);
-    tcase_add_test(tcase, missing_files);
-    tcase_add_test(tcase, empty_names);
-    tcase_add_test(tcase, truncations);
-    tcase_add_test(tcase, labels_out_of_range);
-    tcase_add_test(tcase, labels_out_of_range_100);
-    tcase_add_test(tcase, cifar10_read_as_cifar100);
-    tcase_add_test(tcase, no_memory);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    plugin_find(DLC_KIND_DATA, "cifar"); /* once, before the tests fork */
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    plugins_close();
-    return failed != 0;
 }

@@ -1,5 +1,4 @@
 /* Tests the source of CSV files: quoting, columns, fields, and what is refused. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "source.h"
 #include "support/sanitized.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static char file[4200]; /* the setting */
 
@@ -37,9 +37,11 @@ static void holds(const opened *o, int64_t index, float first, float second,
     source_holds(o, index, "label", &label, sizeof label);
 }
 
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = scratch_teardown);
+
 /* ---- Rows ---------------------------------------------------------------------- */
 
-START_TEST(header_and_names) {
+TEST(header_and_names) {
     put("\xef\xbb\xbf"
         "height,weight,kind,a b\r\n1,-2.5e1,3,9\r\n\r\n\n 4 ,5,0,9");
     opened o = open_with("label=kind", "vector=height, 2", NULL);
@@ -56,9 +58,8 @@ START_TEST(header_and_names) {
     holds(&o, 0, 9, 1, 3);
     source_close(&o);
 }
-END_TEST
 
-START_TEST(no_header) {
+TEST(no_header) {
     put("0;1.5;2\n1;2.5;3\n");
     opened o = open_with("header=no", "label=1", "delimiter=;");
     ck_assert_int_eq(o.info.samples, 2);
@@ -74,10 +75,9 @@ START_TEST(no_header) {
     holds(&o, 0, 1, 2, 0);
     source_close(&o);
 }
-END_TEST
 
 /* Quotes, with delimiters, newlines and quotes in them, also in names of columns. */
-START_TEST(quotes) {
+TEST(quotes) {
     put("\"a,\"\"x\"\"\",\"b\nc\",\303\274,kind\n"
         "\"1\",2,\"free, \"\"text\"\"\n\nand more\",\"cat\"\n"
         "3,\"4\",,dog\n");
@@ -91,10 +91,9 @@ START_TEST(quotes) {
     ck_contains(name, "t.csv:6");
     source_close(&o);
 }
-END_TEST
 
 /* Rows at the ends of blocks of a large file, in little time. */
-START_TEST(many_rows) {
+TEST(many_rows) {
     int rows = SANITIZED ? 100000 : 1000000;
     FILE *to = fopen(scratch_path("t.csv"), "w");
     ck_assert_ptr_nonnull(to);
@@ -110,11 +109,10 @@ START_TEST(many_rows) {
         holds(&o, i, (float)i, (float)(i + 1), i % 10);
     source_close(&o);
 }
-END_TEST
 
 /* ---- Fields -------------------------------------------------------------------- */
 
-START_TEST(images) {
+TEST(images) {
     static const float pixels[] = {1, 2, 3, 4, 5, 6};
     put("l,p0,p1,p2,p3,p4,p5,m0,m1,m2\n1,1,2,3,4,5,6,0,1,1\n");
     opened o = open_with("image=p0..p5", "shape=1,2,3", "labels=m0..m2");
@@ -131,9 +129,8 @@ START_TEST(images) {
     source_refused("csv", (const char *[]){file, "image=2..7", "shape=1,2,4", NULL},
                    DLC_ERR_CONFIG, "whose product is the number of columns, 6");
 }
-END_TEST
 
-START_TEST(image_files) {
+TEST(image_files) {
     char folder[4200];
     dlc_value value;
     put("path,age\n\"an image, \303\274.png\",33\nmissing.png,44\n");
@@ -152,10 +149,9 @@ START_TEST(image_files) {
     ck_contains(dlc_detail(), "/nowhere/an image");
     source_close(&o);
 }
-END_TEST
 
 /* Classes by number or by name; boxes without one are none, whatever else is there. */
-START_TEST(boxes) {
+TEST(boxes) {
     static const float first[] = {1, 0, 1.5f, 2, 3, 0, 4, 5, 6, 7};
     static const float second[] = {-1, 0, 0, 0, 0, 1, 2, 2, 3, 4};
     put("c,x,y,r,b,c2,x2,y2,r2,b2,p\n1,0,1.5,2,3,cat,4,5,6,7,0.5\n,,x,,,1,2,2,3,4,1\n"
@@ -176,10 +172,9 @@ START_TEST(boxes) {
     source_holds(&o, 0, "boxes", (float[]){1, 1.5f, 0, 3, 2}, 20);
     source_close(&o);
 }
-END_TEST
 
 /* What losses leave out: a class, some of several, and numbers beside an image. */
-START_TEST(what_does_not_count) {
+TEST(what_does_not_count) {
     float numbers[2];
     dlc_value value;
     put("p,l,a,b,c,x,y\n9,-1,1,nan,-1,NaN,5\n9, 1 ,0,1,0,6,-7\n");
@@ -197,11 +192,10 @@ START_TEST(what_does_not_count) {
     source_holds(&o, 1, "labels", "\0\1\0", 3);
     source_close(&o);
 }
-END_TEST
 
 /* As pandas writes them: whole numbers beside missing ones, and those that miss; blanks
  * around cells, unless they are quoted. */
-START_TEST(as_other_programs_write) {
+TEST(as_other_programs_write) {
     dlc_value value;
     put("p, l,\tx ,\"y \"\n9, 0.0,, 5\n 9 ,2.0,6,\nnan,, nan ,7\n9,nan,1,1\n");
     opened o = open_with("image=p", "label=l", "vector=x,4");
@@ -221,7 +215,6 @@ START_TEST(as_other_programs_write) {
     holds(&o, 1, 2, 2, 1);
     source_close(&o);
 }
-END_TEST
 
 /* ---- Refusals ------------------------------------------------------------------ */
 
@@ -231,7 +224,7 @@ static void refused(const char *text, const char *first, const char *second,
     source_refused("csv", (const char *[]){file, first, second, NULL}, status, detail);
 }
 
-START_TEST(damaged_rows) {
+TEST(damaged_rows) {
     refused("", "label=1", NULL, DLC_ERR_DATA,
             "t.csv: it has no rows below its header");
     refused("a\n", "label=1", NULL, DLC_ERR_DATA, "it has no rows below its header");
@@ -256,9 +249,8 @@ START_TEST(damaged_rows) {
     source_refused("csv", (const char *[]){file, "label=1", NULL}, DLC_ERR_DATA,
                    "t.csv:2: a row of more than 16777216 bytes; a quote may be");
 }
-END_TEST
 
-START_TEST(damaged_cells) {
+TEST(damaged_cells) {
     static const char *const labels[] = {"x",   "-2", "-1x", "1.5", "99999999999",
                                          "1 2", ".0", "1e0", "inf"};
     static const char *const numbers[] = {"x", "", "1.5.2", "nan", "inf", "1e99", "0x"};
@@ -292,18 +284,16 @@ START_TEST(damaged_cells) {
     ck_contains(dlc_detail(), "t.csv:3: column 1, c: \"cat\" is neither the number of");
     source_close(&o);
 }
-END_TEST
 
-START_TEST(too_many_classes) {
+TEST(too_many_classes) {
     refused("a,b\n1,99999999\n", "label=b", NULL, DLC_ERR_DATA,
             "t.csv: it has a label 99999999, but only 1 samples");
     put("a,b\n1,99999\n");
     opened o = open_with("label=b", NULL, NULL);
     source_close(&o);
 }
-END_TEST
 
-START_TEST(wrong_settings) {
+TEST(wrong_settings) {
     const char *text = "a,b\n1,2\n";
     refused(text, NULL, NULL, DLC_ERR_CONFIG, "csv needs a column for something");
     refused(
@@ -324,48 +314,17 @@ START_TEST(wrong_settings) {
     refused(text, "label=a", "classes=x", DLC_ERR_DATA,
             "it has a label 1, but there are 1 names");
 }
-END_TEST
 
 /* ---- All of them --------------------------------------------------------------- */
 
-START_TEST(mutations) {
+TEST(mutations) {
     put("kind,\"x, 1\",y\r\n1,\"2\",3\r\n0,\"4\",5e3\r\n\"2\",6,\"7\"\r\n3,8,-9.5\r\n");
     source_mutate("csv", (const char *[]){file, "label=1", "vector=2..3", NULL},
                   "t.csv", 1000, 270);
 }
-END_TEST
 
-START_TEST(without_memory) {
+TEST(without_memory) {
     put("kind,x,y\n1,2,3\n0,4,5\n");
     source_starved(
         "csv", (const char *[]){file, "label=1", "vector=2..3", "classes=a,b", NULL});
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.csv");
-    TCase *tcase = tcase_create("csv");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, setup, scratch_teardown);
-    tcase_add_test(tcase, header_and_names);
-    tcase_add_test(tcase, no_header);
-    tcase_add_test(tcase, quotes);
-    tcase_add_test(tcase, many_rows);
-    tcase_add_test(tcase, images);
-    tcase_add_test(tcase, image_files);
-    tcase_add_test(tcase, boxes);
-    tcase_add_test(tcase, what_does_not_count);
-    tcase_add_test(tcase, as_other_programs_write);
-    tcase_add_test(tcase, damaged_rows);
-    tcase_add_test(tcase, damaged_cells);
-    tcase_add_test(tcase, too_many_classes);
-    tcase_add_test(tcase, wrong_settings);
-    tcase_add_test(tcase, mutations);
-    tcase_add_test(tcase, without_memory);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,6 +1,5 @@
 /* Tests the source of HDF5 datasets on files that libhdf5 has written, and on damaged
  * ones. */
-#include <check.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "source.h"
 #include "support/sanitized.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static char files[4200]; /* the setting */
 
@@ -108,10 +108,12 @@ static void holds(const opened *o, int64_t index, int i) {
     source_holds(o, index, "label", &label, sizeof label);
 }
 
+TEST_SETTINGS(.timeout = 120, .setup = setup, .teardown = scratch_teardown);
+
 /* ---- Sound files --------------------------------------------------------------- */
 
 /* As Caffe has it, in one piece. */
-START_TEST(in_one_piece) {
+TEST(in_one_piece) {
     write_some("a.h5");
     opened o = open_with(files, NULL, NULL);
     ck_assert_int_eq(o.info.samples, SAMPLES);
@@ -123,10 +125,9 @@ START_TEST(in_one_piece) {
         holds(&o, i, i);
     source_close(&o);
 }
-END_TEST
 
 /* Chunks of any shape, packed in every way, in files of old and new versions. */
-START_TEST(in_chunks) {
+TEST(in_chunks) {
     static const hsize_t shapes[][4] = {
         {1, 3, 5, 7}, {4, 3, 5, 7}, {3, 2, 3, 4}, {11, 1, 1, 1}, {2, 3, 2, 7}};
     fill();
@@ -155,11 +156,10 @@ START_TEST(in_chunks) {
             source_close(&o);
         }
 }
-END_TEST
 
 /* Numbers in the header, bool as h5py stores it, datasets in groups, chunks that were
  * never written. */
-START_TEST(other_kinds) {
+TEST(other_kinds) {
     static const signed char flags[SAMPLES][2] = {{1, 0}, {0, 1}, {1, 1}};
     static const hsize_t box_dims[] = {SAMPLES, 2, DLC_BOX_VALUES};
     static double boxes[SAMPLES][2][DLC_BOX_VALUES];
@@ -201,10 +201,9 @@ START_TEST(other_kinds) {
     }
     source_close(&o);
 }
-END_TEST
 
 /* A value for chunks that were never written, whether or not there are any. */
-START_TEST(fill_values) {
+TEST(fill_values) {
     static const hsize_t chunk[] = {4, 3, 5, 7}, rows[] = {3, 3, 5, 7};
     float filled[PIXELS];
     fill();
@@ -238,10 +237,9 @@ START_TEST(fill_values) {
     }
     source_close(&o);
 }
-END_TEST
 
 /* A block of another program before the data, as MATLAB's files have. */
-START_TEST(user_blocks) {
+TEST(user_blocks) {
     static const hsize_t chunk[] = {2, 3, 5, 7};
     fill();
     memset(images, 7, PIXELS * 4L); /* chunks that look alike */
@@ -263,10 +261,9 @@ START_TEST(user_blocks) {
         source_close(&o);
     }
 }
-END_TEST
 
 /* Several files, by a pattern and by a list. */
-START_TEST(parts) {
+TEST(parts) {
     char name[4200];
     write_some("p1.h5");
     write_some("p2.h5");
@@ -293,7 +290,6 @@ START_TEST(parts) {
                    "p3.h5: label has another type or shape (float32, 2) than in");
     ck_contains(dlc_detail(), "/p1.h5 (float32, 11 x 1)");
 }
-END_TEST
 
 /* Threads that read from the same chunks. */
 typedef struct reading {
@@ -325,7 +321,7 @@ static void *read_all(void *argument) {
     return NULL;
 }
 
-START_TEST(several_threads) {
+TEST(several_threads) {
     pthread_t threads[4];
     reading readings[4];
     hid_t properties = chunked(4, (hsize_t[]){2, 2, 5, 7});
@@ -346,7 +342,6 @@ START_TEST(several_threads) {
     }
     source_close(&o);
 }
-END_TEST
 
 /* ---- Refusals ------------------------------------------------------------------ */
 
@@ -355,7 +350,7 @@ static void refused(const char *setting, const char *detail) {
                    detail);
 }
 
-START_TEST(datasets_that_do_not_fit) {
+TEST(datasets_that_do_not_fit) {
     static const float one[2] = {1, 2};
     hid_t properties = H5Pcreate(H5P_DATASET_CREATE), text = H5Tcopy(H5T_C_S1);
     fill();
@@ -403,9 +398,8 @@ START_TEST(datasets_that_do_not_fit) {
     (void)snprintf(files, sizeof files, "files=%s", scratch_path("none*.h5"));
     refused(NULL, "none*.h5: No such file");
 }
-END_TEST
 
-START_TEST(shortened) {
+TEST(shortened) {
     dlc_value value;
     write_some("a.h5");
     opened o = open_with(files, NULL, NULL);
@@ -415,18 +409,16 @@ START_TEST(shortened) {
     source_close(&o);
     refused(NULL, "a.h5: data: ");
 }
-END_TEST
 
 /* Each costs a process or two, whose start takes long with sanitizers. */
 enum { TIMES = SANITIZED ? 60 : 500 };
 
-START_TEST(mutations) {
+TEST(mutations) {
     write_some("a.h5");
     source_mutate("hdf5", (const char *[]){files, NULL}, "a.h5", TIMES, TIMES / 10);
 }
-END_TEST
 
-START_TEST(mutations_of_chunks) {
+TEST(mutations_of_chunks) {
     hid_t properties = chunked(2, (hsize_t[]){2, 2});
     float table[6][3] = {{1, 2, 3}, {4, 5, 6}};
     H5Pset_shuffle(properties);
@@ -438,35 +430,8 @@ START_TEST(mutations_of_chunks) {
     source_mutate("hdf5", (const char *[]){files, "vector=v", NULL}, "a.h5", TIMES,
                   TIMES / 10);
 }
-END_TEST
 
-START_TEST(without_memory) {
+TEST(without_memory) {
     write_some("a.h5");
     source_starved("hdf5", (const char *[]){files, "classes=a,b,c,d,e,f,g", NULL});
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.hdf5");
-    TCase *tcase = tcase_create("hdf5");
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, setup, scratch_teardown);
-    tcase_add_test(tcase, in_one_piece);
-    tcase_add_test(tcase, in_chunks);
-    tcase_add_test(tcase, other_kinds);
-    tcase_add_test(tcase, fill_values);
-    tcase_add_test(tcase, user_blocks);
-    tcase_add_test(tcase, parts);
-    tcase_add_test(tcase, several_threads);
-    tcase_add_test(tcase, datasets_that_do_not_fit);
-    tcase_add_test(tcase, shortened);
-    tcase_add_test(tcase, mutations);
-    tcase_add_test(tcase, mutations_of_chunks);
-    tcase_add_test(tcase, without_memory);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

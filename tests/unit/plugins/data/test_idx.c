@@ -1,6 +1,5 @@
 /* Tests the data source "idx": the files that it reads, and every kind of damage that
  * it must refuse. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "support/plugins.h"
 #include "support/sanitized.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 #define FILE_MOST 4096
 
@@ -115,9 +115,12 @@ static void check_small(opened *o) {
     }
 }
 
+TEST_SETTINGS(.timeout = 30, .setup = scratch_setup, .teardown = scratch_teardown,
+              .setup_once = plugins_open);
+
 /* ---- Files that are read ------------------------------------------------------ */
 
-START_TEST(plain) {
+TEST(plain) {
     opened o;
     put_small();
     ck_assert_int_eq(source_open("idx", 0, settings(NULL), &o), DLC_OK);
@@ -125,9 +128,8 @@ START_TEST(plain) {
     ck_assert_int_eq(o.info.classes, 5); /* largest label + 1 */
     source_close(&o);
 }
-END_TEST
 
-START_TEST(gzip_by_content) {
+TEST(gzip_by_content) {
     opened o;
     bytes images = small_images(), labels = small_labels();
     bytes images_gz = packed(&images);
@@ -137,9 +139,8 @@ START_TEST(gzip_by_content) {
     ck_assert_int_eq(o.info.classes, 7);
     source_close(&o);
 }
-END_TEST
 
-START_TEST(four_dimensions) {
+TEST(four_dimensions) {
     opened o;
     bytes images = header(8, 4, (const uint32_t[]){2, 3, 1, 2});
     bytes labels = header(8, 1, (const uint32_t[]){2});
@@ -157,10 +158,9 @@ START_TEST(four_dimensions) {
     ck_assert_mem_eq(data, "ABCDEF", 6);
     source_close(&o);
 }
-END_TEST
 
 /* Dimensions that need two bytes. */
-START_TEST(more_than_a_byte) {
+TEST(more_than_a_byte) {
     opened o;
     unsigned char data;
     int32_t label;
@@ -179,7 +179,6 @@ START_TEST(more_than_a_byte) {
     ck_assert_int_eq(label, 299 % 7);
     source_close(&o);
 }
-END_TEST
 
 static bytes float_images(const float *values) {
     bytes made = header(0x0d, 3, (const uint32_t[]){2, 1, 2});
@@ -191,7 +190,7 @@ static bytes float_images(const float *values) {
     return made;
 }
 
-START_TEST(floats) {
+TEST(floats) {
     opened o;
     const float values[] = {1.5f, -2.25f, 0.0f, 1e-30f};
     bytes images = float_images(values);
@@ -207,9 +206,8 @@ START_TEST(floats) {
     ck_assert_mem_eq(data, values, sizeof values);
     source_close(&o);
 }
-END_TEST
 
-START_TEST(older_host) {
+TEST(older_host) {
     opened o;
     put_small();
     ck_assert_int_eq(source_open("idx", 0, settings(NULL), &o), DLC_OK);
@@ -222,7 +220,6 @@ START_TEST(older_host) {
     ck_assert_int_eq(info.classes, 0x55555555);
     source_close(&o);
 }
-END_TEST
 
 /* ---- Files that are refused ----------------------------------------------------- */
 
@@ -244,23 +241,21 @@ static const struct {
     {4, 255, "it was cut short or damaged"},
 };
 
-START_TEST(wrong_images) {
+TEST_EACH(wrong_images, COUNT(image_edits)) {
     bytes images = small_images(), labels = small_labels();
     images.at[image_edits[_i].at] = image_edits[_i].value;
     put(&images, &labels);
     refused(image_edits[_i].detail);
     ck_contains(dlc_detail(), scratch_path("images"));
 }
-END_TEST
 
-START_TEST(one_dimension_images) {
+TEST(one_dimension_images) {
     bytes labels = small_labels();
     put(&labels, &labels);
     refused("but images have 3");
 }
-END_TEST
 
-START_TEST(impossible_dimensions) {
+TEST(impossible_dimensions) {
     const uint32_t most = 0xffffffffu;
     bytes images = header(8, 4, (const uint32_t[]){most, most, most, most});
     bytes labels = small_labels();
@@ -268,9 +263,8 @@ START_TEST(impossible_dimensions) {
     put(&images, &labels);
     refused("impossibly large");
 }
-END_TEST
 
-START_TEST(wrong_labels) {
+TEST(wrong_labels) {
     bytes images = small_images();
     put(&images, &images);
     refused("but labels are 08 01");
@@ -285,18 +279,16 @@ START_TEST(wrong_labels) {
     source_refused("idx", settings("classes=4"), DLC_ERR_DATA,
                    "label 4 at byte 8 (sample 0) is not one of the 4 classes 0 to 3");
 }
-END_TEST
 
-START_TEST(not_finite) {
+TEST(not_finite) {
     const float values[] = {1, 2, -INFINITY, 3};
     bytes images = float_images(values), labels = header(8, 1, (const uint32_t[]){2});
     add(&labels, "\0\0", 2);
     put(&images, &labels);
     refused("the float32 at byte 24 is -inf");
 }
-END_TEST
 
-START_TEST(no_files) {
+TEST(no_files) {
     put_small();
     ck_assert_int_eq(remove(scratch_path("labels")), 0);
     refused("No such file");
@@ -312,9 +304,8 @@ START_TEST(no_files) {
     source_refused("idx", (const char *[]){"images=/", "labels=/", NULL}, DLC_ERR_DATA,
                    "/ is not a file");
 }
-END_TEST
 
-START_TEST(every_truncation) {
+TEST(every_truncation) {
     bytes images = small_images(), labels = small_labels();
     bytes images_gz = packed(&images);
     scratch_write("labels", labels.at, labels.size);
@@ -334,9 +325,8 @@ START_TEST(every_truncation) {
         refused("");
     }
 }
-END_TEST
 
-START_TEST(every_bit_of_the_headers) {
+TEST(every_bit_of_the_headers) {
     bytes images = small_images(), labels = small_labels();
     put(&images, &labels);
     for (size_t bit = 0; bit < 16 * 8; bit++) {
@@ -353,11 +343,10 @@ START_TEST(every_bit_of_the_headers) {
         labels.at[bit / 8] ^= (unsigned char)(1 << bit % 8);
     }
 }
-END_TEST
 
 /* Some bits of gzip do not affect the contents (time, system, padding of the last
  * byte): the file is still read if they change. Any other change is refused. */
-START_TEST(every_bit_of_gzip) {
+TEST(every_bit_of_gzip) {
     opened o;
     int harmless = 0;
     bytes images = small_images(), labels = small_labels();
@@ -379,9 +368,8 @@ START_TEST(every_bit_of_gzip) {
     ck_assert_int_le(harmless,
                      32 + 8 + 8 + 1 + 7); /* time, flags, system, text, padding */
 }
-END_TEST
 
-START_TEST(gzip_trailers) {
+TEST(gzip_trailers) {
     bytes images = small_images(), labels = small_labels();
     bytes images_gz = packed(&images);
     /* The extra bytes repeat the length at the end of the gzip trailer. */
@@ -407,7 +395,6 @@ START_TEST(gzip_trailers) {
     put(&images_gz, &labels);
     refused("it holds more than its header asks for");
 }
-END_TEST
 
 /* ---- Sizes that the data does not have --------------------------------------------
  */
@@ -451,7 +438,7 @@ static void put_claim(const bytes *labels, int hole) {
 }
 
 /* A header that claims 2 GB allocates no memory by itself. */
-START_TEST(claim_of_gigabytes) {
+TEST(claim_of_gigabytes) {
     bytes labels = small_labels();
     for (int hole = 0; hole < 2; hole++) {
         put_claim(&labels, hole);
@@ -460,10 +447,9 @@ START_TEST(claim_of_gigabytes) {
         ck_assert_uint_lt(peak_bytes() - before, 200 * MIB);
     }
 }
-END_TEST
 
 /* If the system cannot even reserve the memory, the error says so. */
-START_TEST(claim_without_room) {
+TEST(claim_without_room) {
     struct rlimit before;
     bytes labels = small_labels();
     if (SANITIZED || getenv("CK_FORK")) /* they need the memory themselves */
@@ -475,10 +461,9 @@ START_TEST(claim_without_room) {
     source_refused("idx", settings(NULL), DLC_ERR_NOMEM, "2000000016 bytes for");
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &before), 0);
 }
-END_TEST
 
 /* A few bytes cannot unpack to a gigabyte, nor to 100 kB. */
-START_TEST(claim_beyond_deflate) {
+TEST(claim_beyond_deflate) {
     const uint32_t sides[] = {1000, 10};
     bytes labels = small_labels();
     for (int i = 0; i < 2; i++) {
@@ -491,10 +476,9 @@ START_TEST(claim_beyond_deflate) {
         refused("compressed bytes can hold");
     }
 }
-END_TEST
 
 /* A hole of 6 GB after an intact header, compressed or not, is never read. */
-START_TEST(claim_of_a_hole) {
+TEST(claim_of_a_hole) {
     bytes images = small_images(), labels = small_labels();
     bytes images_gz = packed(&images);
     for (int zipped = 0; zipped < 2; zipped++) {
@@ -506,49 +490,10 @@ START_TEST(claim_of_a_hole) {
         ck_assert_uint_lt(peak_bytes() - before, 100 * MIB);
     }
 }
-END_TEST
 
-START_TEST(no_memory) {
+TEST(no_memory) {
     bytes images = small_images(), labels = small_labels();
     bytes images_gz = packed(&images), labels_gz = packed(&labels);
     put(&images_gz, &labels_gz);
     source_starved("idx", settings(NULL));
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.idx");
-    TCase *tcase = tcase_create("idx");
-    tcase_add_checked_fixture(tcase, scratch_setup, scratch_teardown);
-    tcase_set_timeout(tcase, 30);
-    tcase_add_test(tcase, plain);
-    tcase_add_test(tcase, gzip_by_content);
-    tcase_add_test(tcase, four_dimensions);
-    tcase_add_test(tcase, more_than_a_byte);
-    tcase_add_test(tcase, floats);
-    tcase_add_test(tcase, older_host);
-    tcase_add_loop_test(tcase, wrong_images, 0,
-                        sizeof image_edits / sizeof image_edits[0]);
-    tcase_add_test(tcase, one_dimension_images);
-    tcase_add_test(tcase, impossible_dimensions);
-    tcase_add_test(tcase, wrong_labels);
-    tcase_add_test(tcase, not_finite);
-    tcase_add_test(tcase, no_files);
-    tcase_add_test(tcase, every_truncation);
-    tcase_add_test(tcase, every_bit_of_the_headers);
-    tcase_add_test(tcase, every_bit_of_gzip);
-    tcase_add_test(tcase, gzip_trailers);
-    tcase_add_test(tcase, claim_of_gigabytes);
-    tcase_add_test(tcase, claim_without_room);
-    tcase_add_test(tcase, claim_beyond_deflate);
-    tcase_add_test(tcase, claim_of_a_hole);
-    tcase_add_test(tcase, no_memory);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    plugin_find(DLC_KIND_DATA, "idx"); /* once, before the tests fork */
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    plugins_close();
-    return failed != 0;
 }

@@ -1,6 +1,5 @@
 /* Tests the data source "idx" with compressed files that are too large to decompress in
  * one go: they are decompressed in blocks, and checked like others. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "source.h"
 #include "support/plugins.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { SIDE = 3832, IMAGE = SIDE * SIDE, COUNT = 5, HEADER = 16 };
 enum { PLAIN = HEADER + COUNT * IMAGE, PACKED_MOST = PLAIN + PLAIN / 64 };
@@ -57,7 +57,10 @@ static void refused(const unsigned char *file, size_t size, const char *detail) 
     source_refused("idx", settings(file, size), DLC_ERR_DATA, detail);
 }
 
-START_TEST(every_byte) {
+TEST_SETTINGS(.timeout = 60, .setup = scratch_setup, .teardown = scratch_teardown,
+              .setup_once = plugins_open);
+
+TEST(every_byte) {
     size_t size;
     opened o;
     unsigned char *file = pack(0, &size), *image = malloc(IMAGE);
@@ -75,9 +78,8 @@ START_TEST(every_byte) {
     free(image);
     free(file);
 }
-END_TEST
 
-START_TEST(damage) {
+TEST(damage) {
     size_t size;
     unsigned char *file = pack(0, &size);
     file[size / 2] ^= 1;
@@ -93,22 +95,4 @@ START_TEST(damage) {
     file[size - 4] -= 1; /* the length in the trailer agrees with the header */
     refused(file, size, "it holds more than its header asks for");
     free(file);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.idx.large");
-    TCase *tcase = tcase_create("large");
-    tcase_add_checked_fixture(tcase, scratch_setup, scratch_teardown);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, every_byte);
-    tcase_add_test(tcase, damage);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    plugin_find(DLC_KIND_DATA, "idx"); /* once, before the tests fork */
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    plugins_close();
-    return failed != 0;
 }

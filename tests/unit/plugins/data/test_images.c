@@ -1,8 +1,6 @@
 /* Tests the source of image files: folders of any kind, lists, and what is refused. */
-#include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -13,6 +11,7 @@
 #include "source.h"
 #include "support/sanitized.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { FAR = 12000 };
 
@@ -70,10 +69,12 @@ static void setup(void) {
     make("p");
 }
 
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = scratch_teardown);
+
 /* ---- Folders ----------------------------------------------------------------- */
 
 /* Names of all kinds, folders in folders, other files, and links. */
-START_TEST(folders) {
+TEST(folders) {
     make("p/b");
     make("p/a");
     make("p/a/deep");
@@ -102,9 +103,8 @@ START_TEST(folders) {
     ck_contains(text, "/p/b/link/z.png");
     source_close(&o);
 }
-END_TEST
 
-START_TEST(links_that_lead_back) {
+TEST(links_that_lead_back) {
     make("p/a");
     make("p/a/b");
     put("p/a/b/1.png", "1");
@@ -117,9 +117,8 @@ START_TEST(links_that_lead_back) {
     unreadable(&o, 1, "itself.png: Too many levels of symbolic links");
     source_close(&o);
 }
-END_TEST
 
-START_TEST(files_that_cannot_be_read) {
+TEST(files_that_cannot_be_read) {
     make("p/a");
     put("p/a/1.png", "1");
     put("p/a/2.png", "");
@@ -135,9 +134,8 @@ START_TEST(files_that_cannot_be_read) {
     unreadable(&o, 0, "p/a/1.png: No such file or directory");
     source_close(&o);
 }
-END_TEST
 
-START_TEST(refused_folders) {
+TEST(refused_folders) {
     const char *sets[] = {setting("folder", "p"), NULL, NULL};
     source_refused("images", (const char *[]){NULL}, DLC_ERR_CONFIG,
                    "images needs `folder`");
@@ -160,9 +158,8 @@ START_TEST(refused_folders) {
     sets[1] = "endings=tiff";
     source_refused("images", sets, DLC_ERR_DATA, "no images");
 }
-END_TEST
 
-START_TEST(known_classes) {
+TEST(known_classes) {
     make("p/a");
     make("p/c");
     put("p/a/1.tif", "a");
@@ -176,9 +173,8 @@ START_TEST(known_classes) {
     holds(&o, 1, "c", 0);
     source_close(&o);
 }
-END_TEST
 
-START_TEST(too_deep) {
+TEST(too_deep) {
     char path[2048] = "p";
     for (int i = 0; i < 70; i++) {
         strcat(path, "/d");
@@ -189,11 +185,10 @@ START_TEST(too_deep) {
     source_refused("images", (const char *[]){setting("folder", "p"), NULL},
                    DLC_ERR_DATA, "nested too deeply");
 }
-END_TEST
 
 /* ---- Lists ------------------------------------------------------------------- */
 
-START_TEST(lists) {
+TEST(lists) {
     make("p/a");
     put("p/a/1.png", "1");
     put("p/with a space 7", "2");
@@ -222,9 +217,8 @@ START_TEST(lists) {
     ck_assert_str_eq(o.info.fields[1].class_names[1], "yes");
     source_close(&o);
 }
-END_TEST
 
-START_TEST(several_classes) {
+TEST(several_classes) {
     put("p/list", "a b.png 3 0\n7 up.png\nc 1\t1 \r\n");
     opened o = open_with(setting("list", "p/list"), "multi_label=yes");
     ck_assert_int_eq(o.info.samples, 3);
@@ -256,9 +250,8 @@ START_TEST(several_classes) {
     sets[0] = setting("folder", "p");
     source_refused("images", sets, DLC_ERR_CONFIG, "only a `list` has several classes");
 }
-END_TEST
 
-START_TEST(refused_lists) {
+TEST(refused_lists) {
     static const char *const lines[] = {
         "a.png", "a.png -2", "a.png x",   "3",  "a.png -11", "a.png-1",
         " 3",    "a.png3",   "a.png 1.5", "-1", " -1",       "a.png 999999999999"};
@@ -285,9 +278,8 @@ START_TEST(refused_lists) {
     sets[0] = setting("list", "p");
     source_refused("images", sets, DLC_ERR_DATA, "p is not a file");
 }
-END_TEST
 
-START_TEST(a_million_lines) {
+TEST(a_million_lines) {
     int lines = SANITIZED ? 100000 : 1300000;
     FILE *file = fopen(scratch_path("list"), "w");
     ck_assert_ptr_nonnull(file);
@@ -304,9 +296,8 @@ START_TEST(a_million_lines) {
     ck_contains(text, text + 6000);
     source_close(&o);
 }
-END_TEST
 
-START_TEST(without_memory) {
+TEST(without_memory) {
     make("p/a");
     make("p/b");
     put("p/a/1.png", "1");
@@ -316,29 +307,4 @@ START_TEST(without_memory) {
     source_starved("images",
                    (const char *[]){setting("folder", "p"), "classes=a,b", NULL});
     source_starved("images", (const char *[]){setting("list", "list"), NULL});
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.images");
-    TCase *tcase = tcase_create("images");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, setup, scratch_teardown);
-    tcase_add_test(tcase, folders);
-    tcase_add_test(tcase, links_that_lead_back);
-    tcase_add_test(tcase, files_that_cannot_be_read);
-    tcase_add_test(tcase, refused_folders);
-    tcase_add_test(tcase, known_classes);
-    tcase_add_test(tcase, too_deep);
-    tcase_add_test(tcase, lists);
-    tcase_add_test(tcase, several_classes);
-    tcase_add_test(tcase, refused_lists);
-    tcase_add_test(tcase, a_million_lines);
-    tcase_add_test(tcase, without_memory);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,6 +1,5 @@
 /* Tests the source of Caffe's LMDB databases on files that liblmdb has written, and on
  * damaged ones. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "base/status.h"
 #include "source.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { ROOM = 1 << 17, PAGE = 4096 };
 
@@ -121,11 +121,13 @@ static void holds(const opened *o, int64_t index, const void *bytes, size_t coun
     source_holds(o, index, "label", &label, sizeof label);
 }
 
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = scratch_teardown);
+
 /* ---- Sound databases ----------------------------------------------------------- */
 
 /* Values in leaves and in pages of their own, trees of one to three levels, deleted and
  * replaced values. */
-START_TEST(trees) {
+TEST(trees) {
     static const struct {
         int count, channels, height, width;
     } cases[] = {{1, 1, 2, 2}, {3, 3, 5, 4}, {4000, 1, 9, 9}, {60, 3, 64, 64}};
@@ -164,9 +166,8 @@ START_TEST(trees) {
     ck_contains(name, "/db/data.mdb: 00000002_a \303\274/2.jpg");
     source_close(&o);
 }
-END_TEST
 
-START_TEST(encoded_images) {
+TEST(encoded_images) {
     begin(NULL, 0);
     for (int i = 0; i < 3; i++) {
         char file[20];
@@ -185,10 +186,9 @@ START_TEST(encoded_images) {
     holds(&o, 2, "file number 200", 15, 2);
     source_close(&o);
 }
-END_TEST
 
 /* Floats, packed and one by one. */
-START_TEST(floats) {
+TEST(floats) {
     static const float numbers[6] = {0, -1.5, 2, 3e9f, 4, 5};
     begin(NULL, 0);
     begin_datum(1, 2, 3, 4);
@@ -208,7 +208,6 @@ START_TEST(floats) {
     holds(&o, 1, numbers, sizeof numbers, DLC_LABEL_NONE);
     source_close(&o);
 }
-END_TEST
 
 /* ---- Refusals ------------------------------------------------------------------ */
 
@@ -232,7 +231,7 @@ static void put_one(int is_first) {
     finish();
 }
 
-START_TEST(values_that_do_not_fit) {
+TEST(values_that_do_not_fit) {
     dlc_value value;
     begin(NULL, 0);
     finish();
@@ -277,9 +276,8 @@ START_TEST(values_that_do_not_fit) {
     ck_contains(dlc_detail(), "b: its image has another form or size than the first");
     source_close(&o);
 }
-END_TEST
 
-START_TEST(other_databases) {
+TEST(other_databases) {
     begin("named", 0);
     put("a", "b", 1);
     finish();
@@ -296,7 +294,6 @@ START_TEST(other_databases) {
     ck_assert_int_eq(unlink(scratch_path("db/data.mdb")), 0);
     refused("data.mdb: No such file");
 }
-END_TEST
 
 /* One byte of a sound file is changed: what the reader says. */
 static void changed(size_t at, unsigned char to, const char *detail) {
@@ -312,7 +309,7 @@ static void changed(size_t at, unsigned char to, const char *detail) {
     free(bytes);
 }
 
-START_TEST(damage) {
+TEST(damage) {
     enum { META_ROOT = 16 + 72 + 40, META_DEPTH = 16 + 72 + 6, VERSION = 20 };
     size_t size;
     put_images(40, 1, 9, 9);
@@ -335,44 +332,18 @@ START_TEST(damage) {
                      0);
     refused("beyond the end of the file");
 }
-END_TEST
 
-START_TEST(mutations) {
+TEST(mutations) {
     put_images(100, 1, 9, 9);
     source_mutate("lmdb", (const char *[]){path, NULL}, "db/data.mdb", 700, 50);
 }
-END_TEST
 
-START_TEST(mutations_of_large_values) {
+TEST(mutations_of_large_values) {
     put_images(3, 3, 64, 64);
     source_mutate("lmdb", (const char *[]){path, NULL}, "db/data.mdb", 700, 50);
 }
-END_TEST
 
-START_TEST(without_memory) {
+TEST(without_memory) {
     put_images(3, 1, 9, 9);
     source_starved("lmdb", (const char *[]){path, "classes=a,b,c", NULL});
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.lmdb");
-    TCase *tcase = tcase_create("lmdb");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, setup, scratch_teardown);
-    tcase_add_test(tcase, trees);
-    tcase_add_test(tcase, encoded_images);
-    tcase_add_test(tcase, floats);
-    tcase_add_test(tcase, values_that_do_not_fit);
-    tcase_add_test(tcase, other_databases);
-    tcase_add_test(tcase, damage);
-    tcase_add_test(tcase, mutations);
-    tcase_add_test(tcase, mutations_of_large_values);
-    tcase_add_test(tcase, without_memory);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,8 +1,6 @@
 /* Tests the source of NumPy's arrays: types, shapes, archives, and what is refused. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include "base/status.h"
 #include "source.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { ROOM = 1 << 16 };
 
@@ -162,7 +161,9 @@ static void put_some(void) {
     put("y", header_of("|u1", "3,"), labels, sizeof labels);
 }
 
-START_TEST(images_and_labels) {
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = scratch_teardown);
+
+TEST(images_and_labels) {
     put_some();
     opened o = open_with(folder, NULL, NULL);
     ck_assert_int_eq(o.info.samples, 3);
@@ -186,10 +187,9 @@ START_TEST(images_and_labels) {
     ck_assert_int_eq(o.info.fields[1].classes, 4);
     source_close(&o);
 }
-END_TEST
 
 /* Numbers of every type become float32, or labels. */
-START_TEST(types) {
+TEST(types) {
     static const struct {
         const char *type;
         unsigned char stored[16];
@@ -231,10 +231,9 @@ START_TEST(types) {
         }
     }
 }
-END_TEST
 
 /* What losses leave out. */
-START_TEST(what_does_not_count) {
+TEST(what_does_not_count) {
     static const float classes[] = {NAN, 2, -1}, several[] = {0, NAN, 1, -1};
     put("l", header_of("<f4", "3,"), classes, sizeof classes);
     opened o = open_with(folder, "label=l", NULL);
@@ -258,10 +257,9 @@ START_TEST(what_does_not_count) {
     source_refused("npy", (const char *[]){folder, "label=l", NULL}, DLC_ERR_DATA,
                    "has -2, which is no whole number from 0 to 1e+08, nor -1");
 }
-END_TEST
 
 /* Two pixels of three channels; and of one, where nothing changes places. */
-START_TEST(channels_last) {
+TEST(channels_last) {
     put("x", header_of("|u1", "2, 1, 2, 3"), pixels, sizeof pixels);
     opened o = open_with(folder, "layout=hwc", NULL);
     ck_assert_int_eq(o.info.fields[0].dtype, DLC_U8);
@@ -278,10 +276,9 @@ START_TEST(channels_last) {
     source_holds(&o, 1, "image", pixels + 4, 4);
     source_close(&o);
 }
-END_TEST
 
 /* A default is left out if it is something else. */
-START_TEST(defaults) {
+TEST(defaults) {
     float targets[] = {0.5, 1.5, 2.5};
     put_some();
     put("y", header_of("<f4", "3,"), targets, sizeof targets);
@@ -295,10 +292,9 @@ START_TEST(defaults) {
     ck_assert_int_lt(source_field(&o, "image"), 0);
     source_close(&o);
 }
-END_TEST
 
 /* Every role, in one archive with members of every kind. */
-START_TEST(archives) {
+TEST(archives) {
     float image[2][12], changed[2][12];
     unsigned char several[2][3] = {{0, 1, 1}, {0, 0, 0}}, mask[8] = {0, 1, 2, 3, 4};
     double targets[2][2] = {{0.5, -1}, {2, 3}};
@@ -340,10 +336,9 @@ START_TEST(archives) {
         source_close(&o);
     }
 }
-END_TEST
 
 /* A row of them for each sample, or one alone, of any numbers. */
-START_TEST(boxes) {
+TEST(boxes) {
     static const float some[] = {1, 0, 1, 2,    3, -1, 0, 0, 0, 0,
                                  0, 2, 2, 4.5f, 5, 1,  1, 1, 2, 2};
     static const int16_t whole[] = {1, 0, 1, 2, 3, -1, 0, 0, 0, 0};
@@ -369,7 +364,6 @@ START_TEST(boxes) {
     source_holds(&o, 1, "boxes", some + 5, 5 * sizeof *some);
     source_close(&o);
 }
-END_TEST
 
 /* ---- Refusals ------------------------------------------------------------------ */
 
@@ -378,7 +372,7 @@ static void refused(const char *setting, const char *detail) {
                    detail);
 }
 
-START_TEST(arrays_that_do_not_fit) {
+TEST(arrays_that_do_not_fit) {
     float far = 3e9f;
     refused(NULL, "/a: it has neither x nor y");
     put_some();
@@ -412,9 +406,8 @@ START_TEST(arrays_that_do_not_fit) {
     source_refused("npy", (const char *[]){"path=/nowhere/a.npz", NULL}, DLC_ERR_DATA,
                    "cannot open /nowhere/a.npz: No such file");
 }
-END_TEST
 
-START_TEST(damaged_headers) {
+TEST(damaged_headers) {
     static const struct {
         const char *header, *detail;
     } cases[] = {
@@ -461,13 +454,12 @@ START_TEST(damaged_headers) {
     ck_assert_int_eq(mkdir(scratch_path("a/y.npy"), 0777), 0);
     refused(NULL, "y.npy is not a file");
 }
-END_TEST
 
 static void refused_archive(const char *detail) {
     source_refused("npy", (const char *[]){archive, NULL}, DLC_ERR_DATA, detail);
 }
 
-START_TEST(damaged_archives) {
+TEST(damaged_archives) {
     unsigned char array[ROOM];
     size_t count = make_array(array, header_of("|u1", "3,"), labels, sizeof labels);
     scratch_write("a.npz", "PK", 2);
@@ -501,11 +493,10 @@ START_TEST(damaged_archives) {
     finish(0);
     refused_archive("a file begins beyond its end");
 }
-END_TEST
 
 /* ---- All of them --------------------------------------------------------------- */
 
-START_TEST(mutations) {
+TEST(mutations) {
     static float image[5][12];
     static int64_t label[5] = {1, 4, 2, 2, 0};
     add("x.npy", header_of("<f4", "5, 3, 2, 2"), image, sizeof image, 1, 1);
@@ -513,45 +504,16 @@ START_TEST(mutations) {
     finish(1);
     source_mutate("npy", (const char *[]){archive, NULL}, "a.npz", 1000, 450);
 }
-END_TEST
 
-START_TEST(mutations_of_arrays) {
+TEST(mutations_of_arrays) {
     put_some();
     source_mutate("npy", (const char *[]){folder, NULL}, "a/y.npy", 300, 80);
 }
-END_TEST
 
-START_TEST(without_memory) {
+TEST(without_memory) {
     put_some();
     source_starved("npy", (const char *[]){folder, "classes=a,b,c", NULL});
     add("x.npy", header_of("|u1", "3, 2, 2"), pixels, sizeof pixels, 1, 0);
     finish(0);
     source_starved("npy", (const char *[]){archive, NULL});
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.npy");
-    TCase *tcase = tcase_create("npy");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, setup, scratch_teardown);
-    tcase_add_test(tcase, images_and_labels);
-    tcase_add_test(tcase, types);
-    tcase_add_test(tcase, what_does_not_count);
-    tcase_add_test(tcase, channels_last);
-    tcase_add_test(tcase, defaults);
-    tcase_add_test(tcase, archives);
-    tcase_add_test(tcase, boxes);
-    tcase_add_test(tcase, arrays_that_do_not_fit);
-    tcase_add_test(tcase, damaged_headers);
-    tcase_add_test(tcase, damaged_archives);
-    tcase_add_test(tcase, mutations);
-    tcase_add_test(tcase, mutations_of_arrays);
-    tcase_add_test(tcase, without_memory);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,15 +1,14 @@
 /* Tests the data source "synthetic": samples are reproducible and in range, and their
  * patterns can be learned. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "data/samples.h"
 #include "source.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 #define PIXELS (3 * 8 * 9)
 #define CLASSES 4
@@ -55,7 +54,9 @@ static void read_all(opened *o, void *data, int32_t *labels) {
 static unsigned char all[SAMPLES][PIXELS], other[SAMPLES][PIXELS];
 static int32_t all_labels[SAMPLES], other_labels[SAMPLES];
 
-START_TEST(repeatable) {
+TEST_SETTINGS(.timeout = 30, .setup_once = plugins_open);
+
+TEST_EACH(repeatable, 2) {
     const char *kind = _i ? "kind=noise" : "kind=blobs";
     opened a = open_with(5, kind, NULL), b = open_with(5, kind, NULL);
     opened c = open_with(6, kind, NULL);
@@ -73,9 +74,8 @@ START_TEST(repeatable) {
     source_close(&b);
     source_close(&c);
 }
-END_TEST
 
-START_TEST(first) {
+TEST(first) {
     opened a = open_with(5, NULL, NULL), b = open_with(5, "first=100", NULL);
     read_all(&a, all, all_labels);
     read_all(&b, other, other_labels);
@@ -84,9 +84,8 @@ START_TEST(first) {
     source_close(&a);
     source_close(&b);
 }
-END_TEST
 
-START_TEST(labels_and_range) {
+TEST(labels_and_range) {
     opened o = open_with(1, "kind=noise", NULL);
     int count[CLASSES] = {0};
     int seen[256] = {0};
@@ -104,7 +103,6 @@ START_TEST(labels_and_range) {
         ck_assert_int_eq(seen[v], 1);
     source_close(&o);
 }
-END_TEST
 
 static uint64_t mix(uint64_t word) {
     word += UINT64_C(0x9e3779b97f4a7c15);
@@ -115,7 +113,7 @@ static uint64_t mix(uint64_t word) {
 
 /* The noise equals its definition byte by byte, whichever instruction set generates it;
  * the sizes end in the middle of a word or vector. */
-START_TEST(noise_is_the_same_everywhere) {
+TEST(noise_is_the_same_everywhere) {
     static const int sizes[] = {1, 7, 8, 9, 15, 31, 63, 64, 65, 127, 129, 200, 1003};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         char shape[32];
@@ -139,9 +137,8 @@ START_TEST(noise_is_the_same_everywhere) {
         source_close(&o);
     }
 }
-END_TEST
 
-START_TEST(float_elements) {
+TEST(float_elements) {
     static float floats[SAMPLES][PIXELS];
     opened a = open_with(5, NULL, NULL), b = open_with(5, "element=float32", NULL);
     ck_assert_int_eq(a.info.dtype, DLC_U8);
@@ -158,10 +155,9 @@ START_TEST(float_elements) {
     source_close(&a);
     source_close(&b);
 }
-END_TEST
 
 /* The nearest class mean of the first half classifies the second half. */
-START_TEST(blobs_can_be_learned) {
+TEST(blobs_can_be_learned) {
     static double mean[CLASSES][PIXELS];
     int count[CLASSES] = {0}, right = 0;
     opened o = open_with(3, NULL, NULL);
@@ -189,11 +185,10 @@ START_TEST(blobs_can_be_learned) {
     ck_assert_int_gt(right, SAMPLES / 2 * 9 / 10);
     source_close(&o);
 }
-END_TEST
 
 /* Masks tell what is where, the center is that of a blob, and samples show several
  * classes, of which one is the label. */
-START_TEST(fields_of_blobs) {
+TEST(fields_of_blobs) {
     const char *const sets[] = {"shape=3,8,9", "classes=4",  "samples=400", "mask=yes",
                                 "center=yes",  "labels=yes", NULL};
     dlc_samples samples;
@@ -226,7 +221,6 @@ START_TEST(fields_of_blobs) {
     dlc_read_sample_free(&read);
     source_close(&o);
 }
-END_TEST
 
 enum { HIGH = 40, WIDE = 52 };
 
@@ -239,7 +233,7 @@ static void grow(float span[4], float x0, float y0, float x1, float y1) {
 }
 
 /* Boxes of a class are around all that its mask marks, and no larger. */
-START_TEST(boxes_of_blobs) {
+TEST(boxes_of_blobs) {
     const char *const sets[] = {"shape=1,40,52", "classes=4", "samples=60",
                                 "mask=yes",      "boxes=yes", NULL};
     dlc_samples samples;
@@ -273,10 +267,9 @@ START_TEST(boxes_of_blobs) {
     dlc_read_sample_free(&read);
     source_close(&o);
 }
-END_TEST
 
 /* With several classes in a sample, the rest of the rows is not used. */
-START_TEST(boxes_of_several_classes) {
+TEST(boxes_of_several_classes) {
     const char *const sets[] = {"shape=1,40,52", "classes=4", "samples=60",
                                 "labels=yes",    "boxes=yes", NULL};
     opened o;
@@ -298,9 +291,8 @@ START_TEST(boxes_of_several_classes) {
     }
     source_close(&o);
 }
-END_TEST
 
-START_TEST(wrong_shapes) {
+TEST(wrong_shapes) {
     const char *const two[] = {"shape=3,8", NULL};
     const char *const four[] = {"shape=3,8,9,1", NULL};
     const char *const noise[] = {"kind=noise", "center=yes", NULL};
@@ -310,35 +302,8 @@ START_TEST(wrong_shapes) {
     source_refused("synthetic", noise, DLC_ERR_CONFIG, "they need kind = blobs");
     source_refused("synthetic", large, DLC_ERR_CONFIG, "281474976710656 values is too");
 }
-END_TEST
 
-START_TEST(no_memory) {
+TEST(no_memory) {
     const char *const sets[] = {"shape=1,4,4", NULL};
     source_starved("synthetic", sets);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.synthetic");
-    TCase *tcase = tcase_create("synthetic");
-    tcase_set_timeout(tcase, 30);
-    tcase_add_loop_test(tcase, repeatable, 0, 2);
-    tcase_add_test(tcase, first);
-    tcase_add_test(tcase, labels_and_range);
-    tcase_add_test(tcase, noise_is_the_same_everywhere);
-    tcase_add_test(tcase, float_elements);
-    tcase_add_test(tcase, blobs_can_be_learned);
-    tcase_add_test(tcase, fields_of_blobs);
-    tcase_add_test(tcase, boxes_of_blobs);
-    tcase_add_test(tcase, boxes_of_several_classes);
-    tcase_add_test(tcase, wrong_shapes);
-    tcase_add_test(tcase, no_memory);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    plugin_find(DLC_KIND_DATA, "synthetic"); /* once, before the tests fork */
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    plugins_close();
-    return failed != 0;
 }

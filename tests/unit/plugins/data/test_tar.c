@@ -1,5 +1,4 @@
 /* Tests the source of tar archives: what it finds in them, and what is refused. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "data/samples.h"
 #include "source.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { BLOCK = 512, ROOM = 64 * BLOCK };
 
@@ -121,7 +121,9 @@ static void holds(const opened *o, int64_t index, const char *contents, int32_t 
     dlc_read_sample_free(&read);
 }
 
-START_TEST(samples) {
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = scratch_teardown);
+
+TEST(samples) {
     char name[4200];
     add_some();
     opened o = open_with(finish(), NULL);
@@ -145,10 +147,9 @@ START_TEST(samples) {
     holds(&o, 0, "first", 3);
     source_close(&o);
 }
-END_TEST
 
 /* The file beside the shards, unless the setting says something else. */
-START_TEST(names_of_classes) {
+TEST(names_of_classes) {
     static const char names[] = "one\ntwo words\n\xc3\xb6\nfour";
     add_some();
     scratch_write("classes.txt", names, strlen(names));
@@ -171,11 +172,10 @@ START_TEST(names_of_classes) {
     ck_assert_str_eq(o.info.fields[1].class_names[0], "a");
     source_close(&o);
 }
-END_TEST
 
 /* `cat` joins archives, which may have the same names; what is behind an end is read or
  * refused, and an archive without an end was cut short between two files. */
-START_TEST(ends) {
+TEST(ends) {
     add_some();
     opened o = open_with(write_shard("a.tar", used + BLOCK), NULL);
     ck_assert_int_eq(o.info.samples, 2);
@@ -202,10 +202,9 @@ START_TEST(ends) {
                    DLC_ERR_DATA,
                    "there is something behind its end that is no archive");
 }
-END_TEST
 
 /* What has no contents is not left out in silence. */
-START_TEST(substitutes) {
+TEST(substitutes) {
     static const struct {
         char type;
         const char *what;
@@ -228,9 +227,8 @@ START_TEST(substitutes) {
     source_refused("tar", (const char *[]){finish(), NULL}, DLC_ERR_DATA,
                    "a sparse file");
 }
-END_TEST
 
-START_TEST(several_shards) {
+TEST(several_shards) {
     char pattern[4200];
     (void)snprintf(pattern, sizeof pattern, "shards=%s", scratch_path("*.tar"));
     for (int i = 2; i >= 0; i--) {
@@ -249,10 +247,9 @@ START_TEST(several_shards) {
     holds(&o, 2, "s2.tar", 2);
     source_close(&o);
 }
-END_TEST
 
 /* Names of more than 100 bytes, in three formats, and sizes as bytes and in pax. */
-START_TEST(long_names) {
+TEST(long_names) {
     char name[300], record[400], text[4200];
     memset(name, 'n', 150);
     strcpy(name + 150, ".jpg");
@@ -291,14 +288,13 @@ START_TEST(long_names) {
     ck_contains(text, ": before/it/short");
     source_close(&o);
 }
-END_TEST
 
 static void refused(const char *detail) {
     source_refused("tar", (const char *[]){finish(), NULL}, DLC_ERR_DATA, detail);
     used = 0;
 }
 
-START_TEST(samples_that_lack_something) {
+TEST(samples_that_lack_something) {
     static const char *const labels[] = {"",    "x",    "-2",  "1 2",         "-",
                                          "-1-", "- 1",  "1.5", "99999999999", "  ",
                                          ".0",  "-2.0", "nano"};
@@ -323,9 +319,8 @@ START_TEST(samples_that_lack_something) {
     add("a.jpg", '0', "1"), add("a.cls", '0', "99999999");
     refused("it has a label 99999999, but only 1 samples");
 }
-END_TEST
 
-START_TEST(damage) {
+TEST(damage) {
     add_some();
     source_refused("tar", (const char *[]){write_shard("a.tar", used - 508), NULL},
                    DLC_ERR_DATA, "a.tar: at byte");
@@ -351,11 +346,10 @@ START_TEST(damage) {
     source_refused("tar", (const char *[]){setting, NULL}, DLC_ERR_DATA,
                    "is not a file");
 }
-END_TEST
 
 /* Opens and reads whatever is left of an archive after random changes; headers are
  * sealed again half of the time, so that the rest of them is looked at, too. */
-START_TEST(mutations) {
+TEST(mutations) {
     enum { TIMES = 1000 };
     static unsigned char sound[ROOM];
     char record[] = "18 path=other.jpg\n9 size=2\n";
@@ -392,7 +386,6 @@ START_TEST(mutations) {
     }
     ck_assert_int_gt(refusals, TIMES / 10);
 }
-END_TEST
 
 static const float near[3] = {1, 2, 3}, far[3] = {-1, 0.5F, 8};
 
@@ -406,7 +399,7 @@ static void add_arrays(void) {
     add("b.jpg", '0', "second");
 }
 
-START_TEST(arrays) {
+TEST(arrays) {
     dlc_samples all;
     dlc_read_sample read = {0};
     add_arrays();
@@ -426,10 +419,9 @@ START_TEST(arrays) {
     dlc_read_sample_free(&read);
     source_close(&o);
 }
-END_TEST
 
 /* Arrays alone, one of them the image; classes are arrays, too, or files. */
-START_TEST(arrays_alone) {
+TEST(arrays_alone) {
     static const int32_t label[2] = {4, 1};
     for (int i = 0; i < 2; i++) {
         const char *const name[2][3] = {{"a.x.npy", "a.y.npy", "a.cls"},
@@ -453,12 +445,11 @@ START_TEST(arrays_alone) {
     ck_assert_str_eq(o.info.fields[1].name, "x");
     source_close(&o);
 }
-END_TEST
 
 static const float some_boxes[] = {1, 0, 1, 2, 3, 0, 2, 2, 4.5F, 5};
 
 /* Each sample has its own number of boxes. */
-START_TEST(boxes) {
+TEST(boxes) {
     static const int32_t count[] = {1, 0, 2, 1};
     static const char *const name[] = {"a.boxes.npy", "b.boxes.npy", "c.boxes.npy",
                                        "d.boxes.npy"};
@@ -487,17 +478,15 @@ START_TEST(boxes) {
     dlc_read_sample_free(&read);
     source_close(&o);
 }
-END_TEST
 
 /* No sample has one; they still have a shape. */
-START_TEST(no_boxes) {
+TEST(no_boxes) {
     add_array("a.b.npy", "<f8", "(0, 5)", "", 0);
     add("a.jpg", '0', "image");
     opened o = open_with(finish(), "boxes=b");
     ck_assert(dlc_shape_equal(&o.info.fields[1].shape, &(dlc_shape){2, {1, 5}}));
     source_close(&o);
 }
-END_TEST
 
 static void refused_boxes(const char *type, const char *shape, size_t count,
                           const char *detail) {
@@ -522,14 +511,13 @@ static void refused_boxes(const char *type, const char *shape, size_t count,
     ck_contains(dlc_detail(), detail);
 }
 
-START_TEST(boxes_that_do_not_fit) {
+TEST(boxes_that_do_not_fit) {
     refused_boxes("<f4", "(5,)", 20, "of sample 1: boxes are rows of five numbers");
     refused_boxes("<f4", "(0,)", 0, "of sample 1: boxes are rows of five numbers");
     refused_boxes("<f4", "(1, 4)", 16, "of sample 1 has another shape or type");
     refused_boxes("<f8", "(1, 5)", 40, "of sample 1 has another shape or type");
     refused_boxes("<f4", "(1, 5)", 16, "its header asks for 20 bytes, but it has 16");
 }
-END_TEST
 
 static void refused_arrays(const char *detail) {
     source_refused("tar", (const char *[]){finish(), "vector=place", NULL},
@@ -537,7 +525,7 @@ static void refused_arrays(const char *detail) {
     used = 0;
 }
 
-START_TEST(arrays_that_do_not_fit) {
+TEST(arrays_that_do_not_fit) {
     add_arrays();
     add("c.jpg", '0', "third");
     refused_arrays("sample 2 has no file, or two files, KEY.place.npy");
@@ -566,43 +554,12 @@ START_TEST(arrays_that_do_not_fit) {
     dlc_read_sample_free(&read);
     source_close(&o);
 }
-END_TEST
 
-START_TEST(without_memory) {
+TEST(without_memory) {
     add_some();
     source_starved("tar", (const char *[]){finish(), "classes=a,b,c,d", NULL});
     used = 0;
     add_arrays();
     source_starved("tar",
                    (const char *[]){finish(), "vector=place", "labels=other", NULL});
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("data.tar");
-    TCase *tcase = tcase_create("tar");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, setup, scratch_teardown);
-    tcase_add_test(tcase, samples);
-    tcase_add_test(tcase, names_of_classes);
-    tcase_add_test(tcase, ends);
-    tcase_add_test(tcase, substitutes);
-    tcase_add_test(tcase, several_shards);
-    tcase_add_test(tcase, long_names);
-    tcase_add_test(tcase, samples_that_lack_something);
-    tcase_add_test(tcase, damage);
-    tcase_add_test(tcase, mutations);
-    tcase_add_test(tcase, arrays);
-    tcase_add_test(tcase, arrays_alone);
-    tcase_add_test(tcase, arrays_that_do_not_fit);
-    tcase_add_test(tcase, boxes);
-    tcase_add_test(tcase, no_boxes);
-    tcase_add_test(tcase, boxes_that_do_not_fit);
-    tcase_add_test(tcase, without_memory);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

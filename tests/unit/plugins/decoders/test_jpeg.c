@@ -1,5 +1,4 @@
 /* Tests the decoder of JPEG files against files written by libjpeg. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "base/status.h"
 #include "decoding.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { WIDTH = 203, HEIGHT = 149 };
 
@@ -69,7 +69,9 @@ static file write_jpeg(const picture *from, const way *how, int orientation, int
     return made;
 }
 
-START_TEST(has_the_pixels) {
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(has_the_pixels, WAYS) {
     const dlc_decoder_ops *ops = decoder_open("jpeg");
     const way *how = &ways[_i];
     picture written = picture_make(WIDTH, HEIGHT, how->channels);
@@ -86,10 +88,9 @@ START_TEST(has_the_pixels) {
     picture_free(&written);
     free(from.bytes);
 }
-END_TEST
 
 /* A shrunk picture is like a smaller one of the same scene. */
-START_TEST(shrinks) {
+TEST(shrinks) {
     const dlc_decoder_ops *ops = decoder_open("jpeg");
     picture written = picture_make(WIDTH, HEIGHT, 3);
     file from = write_jpeg(&written, &ways[1], 0, 0);
@@ -104,9 +105,8 @@ START_TEST(shrinks) {
     picture_free(&written);
     free(from.bytes);
 }
-END_TEST
 
-START_TEST(turns_as_the_camera_says) {
+TEST_EACH(turns_as_the_camera_says, 16) {
     int orientation = _i / 2 + 1;
     picture written = picture_make(WIDTH, HEIGHT, 3);
     file plain = write_jpeg(&written, &ways[1], 0, 0);
@@ -116,10 +116,9 @@ START_TEST(turns_as_the_camera_says) {
     free(plain.bytes);
     free(turned.bytes);
 }
-END_TEST
 
 /* Four inks as Adobe's programs write them, inverted: no black gives the colours. */
-START_TEST(four_inks) {
+TEST(four_inks) {
     static const way cmyk = {"CMYK", JCS_CMYK, 4, 1, 1, 0, 0};
     const dlc_decoder_ops *ops = decoder_open("jpeg");
     picture colours = picture_make(WIDTH, HEIGHT, 3);
@@ -139,14 +138,12 @@ START_TEST(four_inks) {
     picture_free(&colours);
     free(from.bytes);
 }
-END_TEST
 
-START_TEST(encodes) {
+TEST(encodes) {
     decoder_encodes(decoder_open("jpeg"), 98, 24);
 }
-END_TEST
 
-START_TEST(damage) {
+TEST_EACH(damage, 2) {
     const dlc_decoder_ops *ops = decoder_open("jpeg");
     picture written = picture_make(64, 48, 3);
     file from = write_jpeg(&written, &ways[_i ? 6 : 1], 6, 0);
@@ -155,11 +152,10 @@ START_TEST(damage) {
     picture_free(&written);
     free(from.bytes);
 }
-END_TEST
 
 /* A progressive file may have as many scans as it likes, each as slow as the picture is
  * large: the last one is repeated here. */
-START_TEST(endless_scans) {
+TEST(endless_scans) {
     const dlc_decoder_ops *ops = decoder_open("jpeg");
     picture written = picture_make(64, 48, 3);
     file from = write_jpeg(&written, &ways[6], 0, 0);
@@ -177,24 +173,4 @@ START_TEST(endless_scans) {
     picture_free(&written);
     free(bytes);
     free(from.bytes);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("decoder.jpeg");
-    TCase *tcase = tcase_create("jpeg");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, has_the_pixels, 0, WAYS);
-    tcase_add_test(tcase, shrinks);
-    tcase_add_loop_test(tcase, turns_as_the_camera_says, 0, 16);
-    tcase_add_test(tcase, four_inks);
-    tcase_add_test(tcase, encodes);
-    tcase_add_loop_test(tcase, damage, 0, 2);
-    tcase_add_test(tcase, endless_scans);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,5 +1,4 @@
 /* Tests the decoder of WebP files against files written by libwebp. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +7,7 @@
 #include "base/status.h"
 #include "decoding.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 enum { WIDTH = 203, HEIGHT = 149, LOSSY, LOSSLESS, ALPHA, WAYS_END };
 
@@ -41,7 +41,9 @@ static file write_webp(const picture *from, int way) {
     return made;
 }
 
-START_TEST(has_the_pixels) {
+TEST_SETTINGS(.timeout = 60);
+
+TEST_RANGE(has_the_pixels, LOSSY, WAYS_END) {
     const dlc_decoder_ops *ops = decoder_open("webp");
     picture written = picture_make(WIDTH, HEIGHT, 3);
     file from = write_webp(&written, _i);
@@ -55,7 +57,6 @@ START_TEST(has_the_pixels) {
     picture_free(&written);
     free(from.bytes);
 }
-END_TEST
 
 static void put_number(unsigned char *to, size_t number, int bytes) {
     for (int i = 0; i < bytes; i++)
@@ -88,7 +89,7 @@ static file with_exif(const file *from, int orientation, int big, int is_named) 
     return made;
 }
 
-START_TEST(turns_as_the_camera_says) {
+TEST_EACH(turns_as_the_camera_says, 16) {
     int orientation = _i / 2 + 1;
     picture written = picture_make(WIDTH, HEIGHT, 3);
     file plain = write_webp(&written, _i % 2 ? LOSSY : LOSSLESS);
@@ -98,9 +99,8 @@ START_TEST(turns_as_the_camera_says) {
     free(plain.bytes);
     free(turned.bytes);
 }
-END_TEST
 
-START_TEST(damage) {
+TEST_RANGE(damage, LOSSY, WAYS_END) {
     const dlc_decoder_ops *ops = decoder_open("webp");
     picture written = picture_make(64, 48, 3);
     file from = write_webp(&written, _i);
@@ -108,20 +108,4 @@ START_TEST(damage) {
     decoder_cuts(ops, &from);
     picture_free(&written);
     free(from.bytes);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("decoder.webp");
-    TCase *tcase = tcase_create("webp");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, has_the_pixels, LOSSY, WAYS_END);
-    tcase_add_loop_test(tcase, turns_as_the_camera_says, 0, 16);
-    tcase_add_loop_test(tcase, damage, LOSSY, WAYS_END);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }

@@ -1,9 +1,9 @@
 /* Captured graphs of the device "async". */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "fixture.h"
+#include "support/test.h"
 #include "support/updates.h"
 
 enum { RUNS = 100, BYTES = FIXTURE_FLOATS * sizeof(float) };
@@ -22,7 +22,9 @@ static void join(dlc_queue *from, dlc_queue *to, dlc_event *event) {
     OK(ops->queues->event_wait(device, to, event));
 }
 
-START_TEST(captures_without_running) {
+TEST_SETTINGS(.timeout = 60, .setup = fixture_setup, .teardown = fixture_teardown);
+
+TEST(captures_without_running) {
     dlc_captured_graph *r = NULL;
     fixture_set(buffer[0], 1);
     OK(ops->queues->capture_begin(device, q1));
@@ -39,10 +41,9 @@ START_TEST(captures_without_running) {
     ops->queues->graph_close(device, r);
     ops->queues->graph_close(device, NULL);
 }
-END_TEST
 
 /* After the queue's earlier work, and before what is queued next. */
-START_TEST(runs_in_queue_order) {
+TEST(runs_in_queue_order) {
     dlc_captured_graph *r = NULL;
     OK(ops->queues->capture_begin(device, q1));
     OK(twice(q1, buffer[0]));
@@ -59,7 +60,6 @@ START_TEST(runs_in_queue_order) {
     OK(ops->queues->queue_sync(device, q1));
     ck_assert(fixture_value(buffer[0]) == want);
 }
-END_TEST
 
 /* Another queue takes part, and is joined again. */
 static dlc_captured_graph *capture_two(int second_join) {
@@ -92,24 +92,22 @@ static int count_wrong(dlc_captured_graph *r) {
     return wrong;
 }
 
-START_TEST(two_queues_are_captured) {
+TEST(two_queues_are_captured) {
     dlc_captured_graph *r = capture_two(1);
     ck_assert_int_eq(count_wrong(r), 0);
     ops->queues->graph_close(device, r);
 }
-END_TEST
 
 /* Without a dependency steps run in any order. */
-START_TEST(missing_dependencies_are_seen) {
+TEST(missing_dependencies_are_seen) {
     dlc_captured_graph *r = capture_two(0);
     int wrong = count_wrong(r);
     ck_assert(wrong > 0 && wrong < RUNS);
     ops->queues->graph_close(device, r);
 }
-END_TEST
 
 /* Queues are usable afterwards. */
-START_TEST(queues_go_on) {
+TEST(queues_go_on) {
     dlc_captured_graph *r = capture_two(1);
     fixture_set(buffer[3], 1);
     OK(twice(q2, buffer[3]));
@@ -125,10 +123,9 @@ START_TEST(queues_go_on) {
     OK(ops->queues->event_sync(device, e1));
     ops->queues->graph_close(device, r);
 }
-END_TEST
 
 /* Memory that work points to is read at each launch. */
-START_TEST(reads_memory_at_each_launch) {
+TEST(reads_memory_at_each_launch) {
     dlc_captured_graph *r = NULL;
     dlc_update update = test_subtraction();
     dlc_rule_values values = update.values;
@@ -149,7 +146,6 @@ START_TEST(reads_memory_at_each_launch) {
     }
     ops->queues->graph_close(device, r);
 }
-END_TEST
 
 /* ---- Errors -------------------------------------------------------------- */
 
@@ -187,7 +183,7 @@ static const struct {
     {wait_from_outside, "from outside"},
 };
 
-START_TEST(blocking_calls_invalidate_it) {
+TEST_EACH(blocking_calls_invalidate_it, COUNT(blocking)) {
     dlc_captured_graph *r = NULL;
     OK(ops->queues->capture_begin(device, q1));
     OK(twice(q1, buffer[0]));
@@ -205,9 +201,8 @@ START_TEST(blocking_calls_invalidate_it) {
     ck_assert(fixture_value(buffer[0]) == 2);
     ops->queues->graph_close(device, r);
 }
-END_TEST
 
-START_TEST(a_queue_that_is_not_joined) {
+TEST(a_queue_that_is_not_joined) {
     dlc_captured_graph *r = NULL;
     OK(ops->queues->capture_begin(device, q1));
     join(q1, q2, e1);
@@ -216,9 +211,8 @@ START_TEST(a_queue_that_is_not_joined) {
     OK(twice(q2, buffer[0])); /* after it was joined */
     FAILS(ops->queues->capture_end(device, q1, &r), DLC_ERR_DEVICE, "was not joined");
 }
-END_TEST
 
-START_TEST(discarded) {
+TEST(discarded) {
     OK(ops->queues->capture_begin(device, q1));
     OK(twice(q1, buffer[0]));
     (void)call_sync();
@@ -226,9 +220,8 @@ START_TEST(discarded) {
     OK(ops->queues->queue_sync(device, q1));
     FAILS(ops->queues->capture_end(device, q1, NULL), DLC_ERR_DEVICE, "no capture");
 }
-END_TEST
 
-START_TEST(one_at_a_time) {
+TEST(one_at_a_time) {
     dlc_captured_graph *r = NULL;
     OK(ops->queues->capture_begin(device, q1));
     FAILS(ops->queues->capture_begin(device, q2), DLC_ERR_DEVICE, "another capture");
@@ -240,29 +233,4 @@ START_TEST(one_at_a_time) {
     OK(ops->queues->queue_sync(device, q1));
     OK(ops->queues->queue_sync(device, q2));
     ops->queues->graph_close(device, r);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("async: captured graphs");
-    TCase *tests = tcase_create("captured graphs");
-    tcase_add_checked_fixture(tests, fixture_setup, fixture_teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, captures_without_running);
-    tcase_add_test(tests, runs_in_queue_order);
-    tcase_add_test(tests, two_queues_are_captured);
-    tcase_add_test(tests, missing_dependencies_are_seen);
-    tcase_add_test(tests, queues_go_on);
-    tcase_add_test(tests, reads_memory_at_each_launch);
-    tcase_add_loop_test(tests, blocking_calls_invalidate_it, 0,
-                        sizeof blocking / sizeof *blocking);
-    tcase_add_test(tests, a_queue_that_is_not_joined);
-    tcase_add_test(tests, discarded);
-    tcase_add_test(tests, one_at_a_time);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

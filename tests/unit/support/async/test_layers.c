@@ -6,6 +6,7 @@
 
 #include "config/config.h"
 #include "fixture.h"
+#include "support/test.h"
 
 enum { BATCH = 4, WIDTH = 256, CLASSES = 10, BYTES = FIXTURE_FLOATS * sizeof(float) };
 
@@ -155,7 +156,9 @@ static void read_back(const float *at) {
     OK(ops->copy(device, NULL, result, at, BYTES));
 }
 
-START_TEST(a_pass_is_the_cpus) {
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = fixture_teardown);
+
+TEST(a_pass_is_the_cpus) {
     open_fixtures("tanh", 1, WIDTH, NULL);
     dlc_layer_run base = {.iteration = 1};
     run(&near, 0, &base, input, NULL, expected, NULL);
@@ -167,10 +170,9 @@ START_TEST(a_pass_is_the_cpus) {
     }
     close_fixtures();
 }
-END_TEST
 
 /* The step is in device memory and is read at each launch of a captured graph. */
-START_TEST(a_step_is_read_when_done) {
+TEST(a_step_is_read_when_done) {
     static const char *const sets[] = {"ratio=0.5", NULL};
     open_fixtures("dropout", 1, WIDTH, sets);
     dlc_layer_run base = {.iteration = 99, .step_at = (void *)buffer[2]};
@@ -193,9 +195,8 @@ START_TEST(a_step_is_read_when_done) {
     ops->queues->graph_close(device, r);
     close_fixtures();
 }
-END_TEST
 
-START_TEST(a_loss_scale_is_read_when_done) {
+TEST(a_loss_scale_is_read_when_done) {
     open_fixtures("softmax_loss", 2, CLASSES, NULL);
     dlc_layer_run base = {.loss_scale = 3, .loss_scale_at = buffer[2]};
     dlc_layer_run plain = {.loss_scale = 24};
@@ -216,9 +217,8 @@ START_TEST(a_loss_scale_is_read_when_done) {
     ck_assert(result[256] != 0);
     close_fixtures();
 }
-END_TEST
 
-START_TEST(parameters_come_and_go) {
+TEST(parameters_come_and_go) {
     static const char *const sets[] = {"num_output=3", NULL};
     open_fixtures("inner_product", 1, WIDTH, sets);
     size_t count = 3 * WIDTH;
@@ -235,9 +235,8 @@ START_TEST(parameters_come_and_go) {
     OK(ops->queues->capture_end(device, q1, NULL));
     close_fixtures();
 }
-END_TEST
 
-START_TEST(host_memory_is_refused) {
+TEST(host_memory_is_refused) {
     open_fixtures("tanh", 1, WIDTH, NULL);
     const void *ins[] = {input};
     void *outs[] = {buffer[1]};
@@ -245,9 +244,8 @@ START_TEST(host_memory_is_refused) {
     FAILS(far.ops->forward(far.layer, &r), DLC_ERR_DEVICE, "forward");
     close_fixtures();
 }
-END_TEST
 
-START_TEST(reorders_come_late) {
+TEST(reorders_come_late) {
     open_fixtures("tanh", 1, WIDTH, NULL);
     const dlc_family *family = far.ops->family;
     dlc_reorder *reorder;
@@ -259,10 +257,9 @@ START_TEST(reorders_come_late) {
     family->reorder_destroy(reorder);
     close_fixtures();
 }
-END_TEST
 
 /* Without a queue work is done when a call returns. */
-START_TEST(without_a_queue) {
+TEST(without_a_queue) {
     queue = NULL;
     open_fixtures("tanh", 1, WIDTH, NULL);
     dlc_layer_run base = {.iteration = 1};
@@ -271,25 +268,4 @@ START_TEST(without_a_queue) {
     OK(ops->copy(device, NULL, result, buffer[1], BYTES));
     ck_assert_mem_eq(result, expected, BYTES);
     close_fixtures();
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("async: layers");
-    TCase *tests = tcase_create("layers");
-    tcase_add_checked_fixture(tests, setup, fixture_teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, a_pass_is_the_cpus);
-    tcase_add_test(tests, a_step_is_read_when_done);
-    tcase_add_test(tests, a_loss_scale_is_read_when_done);
-    tcase_add_test(tests, parameters_come_and_go);
-    tcase_add_test(tests, host_memory_is_refused);
-    tcase_add_test(tests, reorders_come_late);
-    tcase_add_test(tests, without_a_queue);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -6,11 +6,14 @@
 #include <string.h>
 
 #include "fixture.h"
+#include "support/test.h"
 #include "support/updates.h"
 
 enum { ROUNDS = 300, BYTES = FIXTURE_FLOATS * sizeof(float) };
 
-START_TEST(memory_is_out_of_reach) {
+TEST_SETTINGS(.timeout = 60, .setup = fixture_setup, .teardown = fixture_teardown);
+
+TEST(memory_is_out_of_reach) {
     for (int i = 0; i < FIXTURE_BUFFERS; i++)
         ck_assert((uintptr_t)buffer[i] >> 62 == 1);
     ck_assert((uintptr_t)host_floats >> 62 == 0);
@@ -20,9 +23,8 @@ START_TEST(memory_is_out_of_reach) {
     OK(ops->fill(device, NULL, buffer[0], 0, BYTES));
     ck_assert(fixture_value(buffer[0]) == 0);
 }
-END_TEST
 
-START_TEST(kernels_take_device_memory_only) {
+TEST(kernels_take_device_memory_only) {
     float on_host[8] = {0};
     const float *sources[2] = {buffer[0], on_host};
     double sums[1];
@@ -44,11 +46,10 @@ START_TEST(kernels_take_device_memory_only) {
         DLC_ERR_DEVICE, "update");
     OK(ops->queues->queue_sync(device, q1));
 }
-END_TEST
 
 #ifndef __SANITIZE_THREAD__ /* races on purpose */
 /* Host memory is read when the copy runs, and not when it is queued. */
-START_TEST(copies_read_when_they_run) {
+TEST(copies_read_when_they_run) {
     int late = 0;
     for (int i = 0; i < ROUNDS; i++) {
         float value = 1;
@@ -60,11 +61,10 @@ START_TEST(copies_read_when_they_run) {
     }
     ck_assert_int_gt(late, 0);
 }
-END_TEST
 #endif
 
 /* Arrays of addresses are read during the call. */
-START_TEST(arguments_are_read_at_once) {
+TEST(arguments_are_read_at_once) {
     fixture_set(buffer[0], 1);
     fixture_set(buffer[1], 2);
     for (int i = 0; i < ROUNDS; i++) {
@@ -89,7 +89,6 @@ START_TEST(arguments_are_read_at_once) {
         fixture_set(buffer[1], 2);
     }
 }
-END_TEST
 
 /* Orders the work of two queues by an event; without it, the order varies. */
 static int count_wrong(int wait) {
@@ -111,19 +110,17 @@ static int count_wrong(int wait) {
     return wrong;
 }
 
-START_TEST(events_put_queues_in_order) {
+TEST(events_put_queues_in_order) {
     ck_assert_int_eq(count_wrong(1), 0);
 }
-END_TEST
 
 #ifndef __SANITIZE_THREAD__
-START_TEST(what_is_not_waited_for_is_seen) {
+TEST(what_is_not_waited_for_is_seen) {
     ck_assert_int_gt(count_wrong(0), 0);
 }
-END_TEST
 #endif
 
-START_TEST(events_become_done) {
+TEST(events_become_done) {
     int done = 0, early = 0;
     OK(ops->queues->event_done(device, e1, &done));
     ck_assert_int_eq(done, 1); /* never recorded */
@@ -143,10 +140,9 @@ START_TEST(events_become_done) {
     OK(ops->queues->event_done(device, e1, &done));
     ck_assert_int_eq(done, 1);
 }
-END_TEST
 
 /* A wait refers to the last event_record before it, and not to a later one. */
-START_TEST(events_are_recorded_again) {
+TEST(events_are_recorded_again) {
     for (int i = 0; i < ROUNDS; i++) {
         OK(ops->fill(device, NULL, buffer[0], 0, BYTES));
         for (int k = 0; k < 4; k++)
@@ -162,9 +158,8 @@ START_TEST(events_are_recorded_again) {
         ck_assert_int_eq(first, 7);
     }
 }
-END_TEST
 
-START_TEST(an_event_may_go_while_waited_for) {
+TEST(an_event_may_go_while_waited_for) {
     for (int i = 0; i < 50; i++) {
         dlc_event *event;
         OK(ops->queues->event_open(device, &event));
@@ -175,11 +170,10 @@ START_TEST(an_event_may_go_while_waited_for) {
     }
     OK(ops->queues->queue_sync(device, q2));
 }
-END_TEST
 
 /* Failing work: the queue reports it at the next sync, and events complete
  * nevertheless. */
-START_TEST(errors_come_at_sync) {
+TEST(errors_come_at_sync) {
     fixture_set(buffer[0], 5);
     OK(ops->convert(device, q1, 4, DLC_BF16, buffer[0], DLC_F64, buffer[1]));
     OK(ops->fill(device, q1, buffer[0], 0, BYTES));
@@ -189,10 +183,9 @@ START_TEST(errors_come_at_sync) {
     ck_assert(fixture_value(buffer[0]) == 5);
     OK(ops->queues->queue_sync(device, q2));
 }
-END_TEST
 
 /* Sums and totals are work on the queue. */
-START_TEST(squares_are_queued) {
+TEST(squares_are_queued) {
     const size_t pieces = (FIXTURE_FLOATS + DLC_SQUARE_PIECE - 1) / DLC_SQUARE_PIECE;
     double *sums = (double *)(void *)buffer[1], *total = (double *)(void *)buffer[2];
     ck_assert_uint_le(pieces * sizeof *sums, BYTES);
@@ -209,9 +202,8 @@ START_TEST(squares_are_queued) {
         ck_assert(square == (double)FIXTURE_FLOATS * i * i);
     }
 }
-END_TEST
 
-START_TEST(closing_does_all_work_first) {
+TEST(closing_does_all_work_first) {
     dlc_queue *queue;
     OK(ops->queues->queue_open(device, &queue));
     fixture_set(buffer[0], 1);
@@ -220,9 +212,8 @@ START_TEST(closing_does_all_work_first) {
     ops->queues->queue_close(device, queue);
     ck_assert(fixture_value(buffer[0]) == 1024);
 }
-END_TEST
 
-START_TEST(memory_is_shared) {
+TEST(memory_is_shared) {
     dlc_memory mine = {.size = sizeof mine}, theirs = {.size = sizeof theirs};
     dlc_ipc_handle share = {.size = sizeof share};
     OK(ops->alloc(device, BYTES, DLC_MEM_SHARED, &mine));
@@ -236,7 +227,6 @@ START_TEST(memory_is_shared) {
     ops->free(device, &theirs);
     ops->free(device, &mine);
 }
-END_TEST
 
 /* A thread with a queue of its own. */
 static void *work_alone(void *context) {
@@ -256,7 +246,7 @@ static void *work_alone(void *context) {
     return NULL;
 }
 
-START_TEST(threads_work_side_by_side) {
+TEST(threads_work_side_by_side) {
     pthread_t thread[FIXTURE_BUFFERS];
     for (int i = 0; i < FIXTURE_BUFFERS; i++) {
         fixture_set(buffer[i], (float)i + 1);
@@ -266,34 +256,4 @@ START_TEST(threads_work_side_by_side) {
         ck_assert_int_eq(pthread_join(thread[i], NULL), 0);
         ck_assert(fixture_value(buffer[i]) == (float)i + 1);
     }
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("async: queues");
-    TCase *tests = tcase_create("queues");
-    tcase_add_checked_fixture(tests, fixture_setup, fixture_teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, memory_is_out_of_reach);
-    tcase_add_test(tests, kernels_take_device_memory_only);
-    tcase_add_test(tests, arguments_are_read_at_once);
-    tcase_add_test(tests, events_put_queues_in_order);
-#ifndef __SANITIZE_THREAD__ /* races on purpose */
-    tcase_add_test(tests, copies_read_when_they_run);
-    tcase_add_test(tests, what_is_not_waited_for_is_seen);
-#endif
-    tcase_add_test(tests, events_become_done);
-    tcase_add_test(tests, events_are_recorded_again);
-    tcase_add_test(tests, an_event_may_go_while_waited_for);
-    tcase_add_test(tests, errors_come_at_sync);
-    tcase_add_test(tests, squares_are_queued);
-    tcase_add_test(tests, closing_does_all_work_first);
-    tcase_add_test(tests, memory_is_shared);
-    tcase_add_test(tests, threads_work_side_by_side);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,12 +1,12 @@
 /* The 1F1B schedule, simulated: it ends for any number of stages and micro-batches,
  * keeps to its bound on micro-batches in flight, and takes no longer than it should. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
 #include "parallel/pipeline/schedule_1f1b.h"
+#include "support/test.h"
 
 enum { STAGES = 8, MICRO_BATCHES = 24, FOREVER = 1 << 28 };
 
@@ -116,8 +116,10 @@ static void check_bound(const stage *all, int stages, int micro_batches) {
     }
 }
 
+TEST_SETTINGS(.timeout = 60);
+
 /* Equal stages take as long as it takes to fill and drain the pipeline, no longer. */
-START_TEST(equal_stages_are_idle_only_at_both_ends) {
+TEST(equal_stages_are_idle_only_at_both_ends) {
     static const int times[][2] = {{1, 1}, {1, 2}, {3, 5}};
     for (size_t t = 0; t < sizeof times / sizeof *times; t++)
         for (int stages = 1; stages <= STAGES; stages++)
@@ -139,10 +141,9 @@ START_TEST(equal_stages_are_idle_only_at_both_ends) {
                                         1e-12);
             }
 }
-END_TEST
 
 /* With any durations the schedule ends, and memory is bounded. */
-START_TEST(unequal_stages_end) {
+TEST_EACH(unequal_stages_end, 4) {
     dlc_random random = dlc_random_make(7, (uint64_t)_i);
     for (int round = 0; round < 300; round++) {
         stage all[STAGES];
@@ -158,10 +159,9 @@ START_TEST(unequal_stages_end) {
         check_bound(all, stages, m);
     }
 }
-END_TEST
 
 /* A stage that can do both runs backward, which frees memory. */
-START_TEST(backward_comes_first) {
+TEST(backward_comes_first) {
     dlc_schedule_1f1b schedule = {.stage = 0, .stages = 3, .micro_batches = 4};
     ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 0, 1), DLC_SCHEDULE_WAIT);
     ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 1), DLC_SCHEDULE_FORWARD);
@@ -178,10 +178,9 @@ START_TEST(backward_comes_first) {
     dlc_schedule_1f1b_done(&schedule, DLC_SCHEDULE_BACKWARD);
     ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 1), DLC_SCHEDULE_DONE);
 }
-END_TEST
 
 /* In a fixed order a stage waits for what is next, whatever else is there. */
-START_TEST(fixed_order) {
+TEST(fixed_order) {
     dlc_schedule_1f1b schedule = {
         .stage = 1, .stages = 3, .micro_batches = 3, .fixed_order = 1};
     static const dlc_schedule_step steps[] = {
@@ -196,21 +195,4 @@ START_TEST(fixed_order) {
         dlc_schedule_1f1b_done(&schedule, steps[i]);
     }
     ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 1), DLC_SCHEDULE_DONE);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("schedule_1f1b");
-    TCase *cases = tcase_create("schedule_1f1b");
-    tcase_set_timeout(cases, 60);
-    tcase_add_test(cases, equal_stages_are_idle_only_at_both_ends);
-    tcase_add_loop_test(cases, unequal_stages_end, 0, 4);
-    tcase_add_test(cases, backward_comes_first);
-    tcase_add_test(cases, fixed_order);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -2,7 +2,6 @@
  * compute the loss and gradients of the whole net, for any cut. Micro-batches are
  * added up in another order than the whole net's samples, so gradients agree to 1e-5 of
  * the largest element of each tensor. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "parallel/pipeline/stages.h"
 #include "support/plugins.h"
 #include "support/scratch.h"
+#include "support/test.h"
 #include "unit/core/net/fixture.h"
 
 enum { CHANNELS = 3, SIDE = 8, BATCH = 12, CLASSES = 5, STAGES = 4, PORTS = 8 };
@@ -340,8 +340,11 @@ static double run_whole(net_fixture *fixture) {
     return loss;
 }
 
+TEST_SETTINGS(.timeout = 120, .setup = scratch_setup, .teardown = scratch_teardown,
+              .setup_once = plugins_open);
+
 /* Every cut into two stages. */
-START_TEST(any_two_stages) {
+TEST(any_two_stages) {
     net_fixture fixture;
     double loss = run_whole(&fixture);
     for (int32_t at = 1; at < fixture.graph->layers; at++) {
@@ -350,11 +353,10 @@ START_TEST(any_two_stages) {
     }
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Random cuts into three and four stages, some of one layer, for several numbers of
  * micro-batches. */
-START_TEST(more_stages) {
+TEST_EACH(more_stages, 4) {
     static const int32_t counts[] = {1, 2, 3, 6, 12};
     net_fixture fixture;
     double loss = run_whole(&fixture);
@@ -371,10 +373,9 @@ START_TEST(more_stages) {
     }
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Memory depends on the stage, not on the number of micro-batches. */
-START_TEST(memory_is_bounded) {
+TEST(memory_is_bounded) {
     net_fixture fixture;
     (void)run_whole(&fixture);
     int32_t first[] = {0, 8, fixture.graph->layers};
@@ -408,7 +409,6 @@ START_TEST(memory_is_bounded) {
     dlc_net_free(outline);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* The boundary of a rank in a job of three ranks that have the first stage, and two
  * that have the second, with 8 samples: 2, 3, 3 and 4, 4 of them. */
@@ -445,28 +445,9 @@ static void check_parts(int32_t rank, int32_t rows, const dlc_boundary_part *wan
     fixture_close(&fixture);
 }
 
-START_TEST(stages_of_unequal_ranks_split_tensors) {
+TEST(stages_of_unequal_ranks_split_tensors) {
     check_parts(0, 2, (const dlc_boundary_part[]){{3, 0, 2}}, 1);
     check_parts(1, 3, (const dlc_boundary_part[]){{3, 0, 2}, {4, 2, 1}}, 2);
     check_parts(3, 4, (const dlc_boundary_part[]){{0, 0, 2}, {1, 2, 2}}, 2);
     check_parts(4, 4, (const dlc_boundary_part[]){{1, 0, 1}, {2, 1, 3}}, 2);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("stage nets");
-    TCase *cases = tcase_create("stage nets");
-    tcase_set_timeout(cases, 120);
-    tcase_add_checked_fixture(cases, scratch_setup, scratch_teardown);
-    tcase_add_test(cases, any_two_stages);
-    tcase_add_loop_test(cases, more_stages, 0, 4);
-    tcase_add_test(cases, memory_is_bounded);
-    tcase_add_test(cases, stages_of_unequal_ranks_split_tensors);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    plugins_registry(); /* once, before the tests fork */
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

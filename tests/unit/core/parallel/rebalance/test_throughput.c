@@ -1,10 +1,10 @@
 /* Tests that all ranks of a job decide alike about a batch split, from what each of
  * them has measured. */
-#include <check.h>
 
 #include "../../job/job_fixture.h"
 #include "base/status.h"
 #include "parallel/rebalance/throughput.h"
+#include "support/test.h"
 
 enum { RANKS = 3 };
 
@@ -48,14 +48,15 @@ static const measured cases[] = {
     {{0.009, 0.009, 0.009}, {96, 64, 32}},
 };
 
-START_TEST(the_slowest_rank_decides) {
+TEST_SETTINGS(.timeout = 30, .setup = fixture_setup, .teardown = fixture_teardown);
+
+TEST_EACH(the_slowest_rank_decides, COUNT(cases)) {
     measured one = cases[_i];
     dlc_text text;
     int code = process_run(RANKS, balance_main, &one, &text);
     ck_assert_msg(code == 0, "%s", dlc_text_string(&text));
     dlc_text_free(&text);
 }
-END_TEST
 
 /* What ranks measure, and the split that they decide on. */
 typedef struct balanced {
@@ -108,20 +109,10 @@ static int mesh_main(dlc_job *job, void *argument) {
     return wrong;
 }
 
-START_TEST(each_stage_and_group_is_balanced) {
+TEST_EACH(each_stage_and_group_is_balanced, COUNT(meshes)) {
     balanced one = meshes[_i];
     dlc_text text;
     int code = process_run(one.mesh.ranks, mesh_main, &one, &text);
     ck_assert_msg(code == 0, "%s", dlc_text_string(&text));
     dlc_text_free(&text);
-}
-END_TEST
-
-int main(void) {
-    TCase *tests = tcase_create("throughput");
-    tcase_add_loop_test(tests, the_slowest_rank_decides, 0,
-                        sizeof cases / sizeof cases[0]);
-    tcase_add_loop_test(tests, each_stage_and_group_is_balanced, 0,
-                        sizeof meshes / sizeof meshes[0]);
-    return run_tests("train.throughput", tests);
 }

@@ -1,7 +1,6 @@
 /* Control words of ssp: a vote that one rank sets becomes positive on all ranks
  * in the same iteration, although they are in different iterations, and the job still
  * ends. Words behind the votes are sums. */
-#include <check.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "base/status.h"
 #include "fixture.h"
+#include "support/test.h"
 
 enum { ITERATIONS = 400, WORD_STOP = 1, WORD_SAVE = 2, WORD_OTHER = 3, WORD_SUM = 15 };
 
@@ -113,7 +113,9 @@ static void expect_vote_counted(int32_t rank, int word) {
                   "rank %d's vote of iteration %lld was lost", rank, (long long)i);
 }
 
-START_TEST(all_ranks_see_words_alike) {
+TEST_SETTINGS(.timeout = 20);
+
+TEST_EACH(all_ranks_see_words_alike, COUNT(shapes)) {
     open_job(_i);
     atomic_store(&votes, 0);
     fixture_run(&job, votes_now_and_then);
@@ -127,7 +129,6 @@ START_TEST(all_ranks_see_words_alike) {
             expect_vote_counted(r, w);
     fixture_close(&job);
 }
-END_TEST
 
 /* ---- One signal that reaches all ranks --------------------------------------- */
 
@@ -146,7 +147,7 @@ static void hears_the_signal(fixture_rank *rank) {
     fixture_synchronize(rank, ITERATIONS);
 }
 
-START_TEST(one_signal_counts_once) {
+TEST_EACH(one_signal_counts_once, COUNT(shapes)) {
     open_job(_i);
     atomic_store(&signalled, 0);
     fixture_run(&job, hears_the_signal);
@@ -154,7 +155,6 @@ START_TEST(one_signal_counts_once) {
     ck_assert_int_eq(count(WORD_SAVE), 1);
     fixture_close(&job);
 }
-END_TEST
 
 /* ---- Stop -------------------------------------------------------------------- */
 
@@ -175,7 +175,7 @@ static void runs_until_it_stops(fixture_rank *rank) {
     fixture_synchronize(rank, stopped[rank->me]);
 }
 
-START_TEST(all_stop_at_once) {
+TEST_EACH(all_stop_at_once, COUNT(shapes)) {
     open_job(_i);
     fixture_run(&job, runs_until_it_stops);
     for (int32_t r = 0; r < job.ranks; r++) {
@@ -186,21 +186,4 @@ START_TEST(all_stop_at_once) {
     ck_assert_int_gt(stopped[0], 50);
     ck_assert_int_lt(stopped[0], ITERATIONS);
     fixture_close(&job);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("ssp agree");
-    TCase *all = tcase_create("all");
-    int shape_count = sizeof shapes / sizeof *shapes;
-    tcase_set_timeout(all, 20);
-    tcase_add_loop_test(all, all_ranks_see_words_alike, 0, shape_count);
-    tcase_add_loop_test(all, one_signal_counts_once, 0, shape_count);
-    tcase_add_loop_test(all, all_stop_at_once, 0, shape_count);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

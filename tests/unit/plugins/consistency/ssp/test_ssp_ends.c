@@ -1,8 +1,6 @@
 /* Consistency model ssp: settings that are refused, and how ranks end when another rank
  * is lost.
  */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,6 +10,7 @@
 #include "fixture.h"
 #include "support/plugins.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 static test_fixture job;
 
@@ -33,7 +32,7 @@ static const struct {
     {"staleness=1e10", "staleness = 1e+10 is a number of iterations"},
 };
 
-START_TEST(refuses_settings) {
+TEST_EACH(refuses_settings, COUNT(refused)) {
     const dlc_feature *feature = plugin_find(DLC_KIND_CONSISTENCY, "ssp");
     const dlc_consistency_ops *ops = feature->ops;
     const char *const sets[] = {refused[_i].set, NULL};
@@ -44,9 +43,8 @@ START_TEST(refuses_settings) {
     dlc_settings_free(settings);
     plugins_close();
 }
-END_TEST
 
-START_TEST(needs_p2p_channel_and_servers) {
+TEST(needs_p2p_channel_and_servers) {
     static const char *const sets[] = {"servers=2", NULL};
     open_job(3, sets);
     ck_assert_int_eq(job.needs.p2p_channel, 1);
@@ -55,15 +53,13 @@ START_TEST(needs_p2p_channel_and_servers) {
     ck_assert_int_eq(job.needs.allows_skew, 0);
     fixture_close(&job);
 }
-END_TEST
 
-START_TEST(ranks_skew_only_with_staleness) {
+TEST(ranks_skew_only_with_staleness) {
     static const char *const sets[] = {"staleness=1", NULL};
     open_job(3, sets);
     ck_assert_int_eq(job.needs.allows_skew, 1);
     fixture_close(&job);
 }
-END_TEST
 
 static const struct {
     const char *set, *sentence;
@@ -75,7 +71,7 @@ static const struct {
      DLC_ERR_IO},
 };
 
-START_TEST(refuses_impossible_ranks) {
+TEST_EACH(refuses_impossible_ranks, COUNT(impossible)) {
     const char *const sets[] = {impossible[_i].set, NULL};
     open_job(3, sets);
     ck_assert_int_eq(fixture_create(&job.rank[0]), impossible[_i].status);
@@ -83,9 +79,8 @@ START_TEST(refuses_impossible_ranks) {
     ck_assert_ptr_null(job.rank[0].model);
     fixture_close(&job);
 }
-END_TEST
 
-START_TEST(create_survives_lack_of_memory) {
+TEST(create_survives_lack_of_memory) {
     static const char *const sets[] = {"staleness=1", NULL};
     size_t n = 1;
     open_job(3, sets);
@@ -103,7 +98,6 @@ START_TEST(create_survives_lack_of_memory) {
     job.ops->destroy(job.rank[1].model);
     fixture_close(&job);
 }
-END_TEST
 
 /* ---- A lost rank ------------------------------------------------------------- */
 
@@ -131,17 +125,16 @@ static void loses_a_rank(fixture_rank *rank) {
 static const char *const stalenesses[] = {"staleness=0", "staleness=2",
                                           "staleness=inf"};
 
-START_TEST(ends_with_the_job) {
+TEST_EACH(ends_with_the_job, 6) {
     const char *const sets[] = {stalenesses[_i % 3], _i > 2 ? "servers=1" : NULL, NULL};
     open_job(4, sets);
     job.fake.delay = 100e-6;
     fixture_run(&job, loses_a_rank);
     fixture_close(&job);
 }
-END_TEST
 
 /* The other rank never starts. */
-START_TEST(is_destroyed_unused) {
+TEST(is_destroyed_unused) {
     static const char *const sets[] = {"staleness=1", NULL};
     open_job(2, sets);
     ck_assert_int_eq(fixture_create(&job.rank[0]), DLC_OK);
@@ -149,7 +142,6 @@ START_TEST(is_destroyed_unused) {
     job.ops->destroy(NULL);
     fixture_close(&job);
 }
-END_TEST
 
 /* Sends a header that no rank would send. */
 static void *send_invalid_header(void *unused) {
@@ -166,7 +158,7 @@ static void *send_invalid_header(void *unused) {
     return NULL;
 }
 
-START_TEST(refuses_invalid_messages) {
+TEST(refuses_invalid_messages) {
     static const char *const sets[] = {"staleness=0", NULL};
     float control[FIXTURE_CONTROL_WORDS] = {0};
     pthread_t writer;
@@ -178,25 +170,4 @@ START_TEST(refuses_invalid_messages) {
     pthread_join(writer, NULL);
     job.ops->destroy(job.rank[0].model);
     fixture_close(&job);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("ssp ends");
-    TCase *all = tcase_create("all");
-    tcase_add_loop_test(all, refuses_settings, 0, sizeof refused / sizeof *refused);
-    tcase_add_test(all, needs_p2p_channel_and_servers);
-    tcase_add_test(all, ranks_skew_only_with_staleness);
-    tcase_add_loop_test(all, refuses_impossible_ranks, 0,
-                        sizeof impossible / sizeof *impossible);
-    tcase_add_test(all, create_survives_lack_of_memory);
-    tcase_add_loop_test(all, ends_with_the_job, 0, 6);
-    tcase_add_test(all, is_destroyed_unused);
-    tcase_add_test(all, refuses_invalid_messages);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,7 +1,6 @@
 /* The rule of bounded staleness under random delays: no iteration computes with weights
  * that are too old, and no rank waits without cause. Checked twice: by weights that
  * count the updates in them, independent of the model's records, and by its traces. */
-#include <check.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "base/status.h"
 #include "fixture.h"
 #include "support/scratch.h"
+#include "support/test.h"
 #include "trace.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -178,14 +178,15 @@ static int runs_by_the_rule(int number) {
            (staleness == INT64_MAX || (seen.waits > 0 && seen.delayed > 0));
 }
 
-START_TEST(no_read_is_too_old) {
+TEST_SETTINGS(.timeout = 30, .setup = scratch_setup, .teardown = scratch_teardown);
+
+TEST_EACH(no_read_is_too_old, COUNT(cases)) {
     enum { JOBS = 5 };
     int shown = 0;
     for (int i = 0; i < JOBS && !shown; i++)
         shown = runs_by_the_rule(_i);
     ck_assert(shown);
 }
-END_TEST
 
 /* ---- One rank is held -------------------------------------------------------- */
 
@@ -236,7 +237,7 @@ static void *release_when_all_wait(void *unused) {
     return NULL;
 }
 
-START_TEST(runs_as_far_as_it_may) {
+TEST_EACH(runs_as_far_as_it_may, COUNT(cases)) {
     const char *const sets[] = {cases[_i].set[0], cases[_i].set[1], NULL};
     pthread_t watcher;
     staleness = cases[_i].staleness;
@@ -251,20 +252,4 @@ START_TEST(runs_as_far_as_it_may) {
     fixture_run(&job, runs_until_it_must_wait);
     pthread_join(watcher, NULL);
     fixture_close(&job);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("ssp rule");
-    TCase *all = tcase_create("all");
-    tcase_set_timeout(all, 30);
-    tcase_add_checked_fixture(all, scratch_setup, scratch_teardown);
-    tcase_add_loop_test(all, no_read_is_too_old, 0, sizeof cases / sizeof *cases);
-    tcase_add_loop_test(all, runs_as_far_as_it_may, 0, sizeof cases / sizeof *cases);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,15 +1,14 @@
 /* The weights and slots that ssp computes, for rules of any number of slots: bitwise
  * identical to synchronous training without staleness; with it the mean of the workers'
  * steps, up to rounding. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "config/config.h"
 #include "reference.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 enum { ITERATIONS = 200, SAVED = 90 };
 
@@ -179,7 +178,9 @@ static void set_deferred(int deferred) {
         job.rank[r].deferred = deferred;
 }
 
-START_TEST(bitwise_identical_to_synchronous) {
+TEST_SETTINGS(.timeout = 30);
+
+TEST_EACH(bitwise_identical_to_synchronous, 2 * COUNT(shapes)) {
     fixture_cut cut;
     int shape = _i / 2;
     set_rules();
@@ -193,7 +194,6 @@ START_TEST(bitwise_identical_to_synchronous) {
     fixture_run(&job, to_the_end);
     fixture_close(&job);
 }
-END_TEST
 
 /* A rank with fewer samples owns proportionally less, so it is sent less of what goes
  * to owners. A rank without samples is sent only weights and headers. */
@@ -202,7 +202,7 @@ static void few_iterations(fixture_rank *rank) {
     fixture_synchronize(rank, 10);
 }
 
-START_TEST(owns_by_batch_split) {
+TEST(owns_by_batch_split) {
     static const char *const none[] = {NULL};
     fixture_cut cut;
     set_rules();
@@ -218,7 +218,6 @@ START_TEST(owns_by_batch_split) {
     ck_assert_uint_lt(job.fake.rank[2].sent, arena * 3 / 2);
     fixture_close(&job);
 }
-END_TEST
 
 /* ---- Resuming ---------------------------------------------------------------- */
 
@@ -228,7 +227,7 @@ static void to_a_checkpoint(fixture_rank *rank) {
 }
 
 /* Resumes with as many workers, with a server, from a synchronized job. */
-START_TEST(resumes_bitwise_identical) {
+TEST_EACH(resumes_bitwise_identical, RULES) {
     static const char *const none[] = {NULL}, *const servers[] = {"servers=1", NULL};
     fixture_cut cut;
     set_rules();
@@ -241,7 +240,6 @@ START_TEST(resumes_bitwise_identical) {
     fixture_run(&job, to_the_end);
     fixture_close(&job);
 }
-END_TEST
 
 /* ---- With staleness ---------------------------------------------------------- */
 
@@ -303,7 +301,7 @@ static const struct {
     {3, {"staleness=3", "groups=1"}},
 };
 
-START_TEST(applies_every_step_once) {
+TEST_EACH(applies_every_step_once, 2 * COUNT(stale)) {
     fixture_cut cut;
     int shape = _i / 2, rule = rule_of(_i);
     set_rules();
@@ -320,7 +318,6 @@ START_TEST(applies_every_step_once) {
     expect_all_equal();
     fixture_close(&job);
 }
-END_TEST
 
 /* The distant rank receives the weights of a synchronization last: no other rank may
  * have changed them by then. */
@@ -331,7 +328,7 @@ static void synchronizes_often(fixture_rank *rank) {
     }
 }
 
-START_TEST(no_rank_leaves_a_synchronization_early) {
+TEST_EACH(no_rank_leaves_a_synchronization_early, 2 * 2) {
     static const char *const sets[2][3] = {{"staleness=2"},
                                            {"staleness=inf", "servers=1"}};
     fixture_cut cut;
@@ -345,7 +342,6 @@ START_TEST(no_rank_leaves_a_synchronization_early) {
     fixture_run(&job, synchronizes_often);
     fixture_close(&job);
 }
-END_TEST
 
 /* Weight decay sees older weights, so the result differs a little, but only a little.
  */
@@ -356,7 +352,7 @@ static void decays(fixture_rank *rank) {
         ck_assert_float_eq_tol(rank->weights[i], weights_of[ITERATIONS][i], 2e-2f);
 }
 
-START_TEST(decays_once_not_once_a_rank) {
+TEST(decays_once_not_once_a_rank) {
     static const char *const sets[] = {"staleness=1", NULL};
     static rules_choice choice = {
         .learning_rate = 0.02f, .gamma = 1, .weight_decay = 0.1f, .own = {0.5f}};
@@ -370,7 +366,6 @@ START_TEST(decays_once_not_once_a_rank) {
     expect_all_equal();
     fixture_close(&job);
 }
-END_TEST
 
 /* ---- Changing the staleness -------------------------------------------------- */
 
@@ -401,7 +396,7 @@ static void run_reference_that_changes(int first_is_stale) {
                        (i + 1) % PERIOD == 0);
 }
 
-START_TEST(changes_while_it_runs) {
+TEST_EACH(changes_while_it_runs, 2 * 4) {
     static const char *const stalenesses[] = {"staleness=0", "staleness=inf",
                                               "staleness=3", "staleness=1.5"};
     const dlc_feature *feature = plugin_find(DLC_KIND_CONSISTENCY, "ssp");
@@ -426,7 +421,6 @@ START_TEST(changes_while_it_runs) {
         dlc_settings_free(other[i]);
     fixture_close(&job);
 }
-END_TEST
 
 /* ---- Losses ------------------------------------------------------------------ */
 
@@ -445,7 +439,7 @@ static void loses_one(fixture_rank *rank) {
     fixture_synchronize(rank, 8);
 }
 
-START_TEST(shows_the_loss_of_all_samples) {
+TEST_EACH(shows_the_loss_of_all_samples, 2 * 4) {
     static const int64_t uneven[] = {9, 1, 4, 2};
     static const char *const sets[][3] = {{"staleness=2"},
                                           {"staleness=inf"},
@@ -459,27 +453,4 @@ START_TEST(shows_the_loss_of_all_samples) {
     job.pause = 2e-3;
     fixture_run(&job, loses_one);
     fixture_close(&job);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("ssp steps");
-    TCase *all = tcase_create("all");
-    tcase_set_timeout(all, 30);
-    tcase_add_loop_test(all, bitwise_identical_to_synchronous, 0,
-                        2 * (int)(sizeof shapes / sizeof *shapes));
-    tcase_add_test(all, owns_by_batch_split);
-    tcase_add_loop_test(all, resumes_bitwise_identical, 0, RULES);
-    tcase_add_loop_test(all, applies_every_step_once, 0,
-                        2 * (int)(sizeof stale / sizeof *stale));
-    tcase_add_loop_test(all, no_rank_leaves_a_synchronization_early, 0, 2 * 2);
-    tcase_add_test(all, decays_once_not_once_a_rank);
-    tcase_add_loop_test(all, changes_while_it_runs, 0, 2 * 4);
-    tcase_add_loop_test(all, shows_the_loss_of_all_samples, 0, 2 * 4);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,7 +1,6 @@
 /* The arithmetic of the cuda device's kernels (bodies.h), compiled for the CPU: bitwise
  * identical to the cpu device's, which has tests of its own, for every kind of number;
  * and how the kernels handle many sources, or none. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "support/plugins.h"
 
 #include "bodies.h"
+#include "support/test.h"
 
 /* For long loops: Check's own assertions write a record each. */
 #define MUST(condition, ...) \
@@ -83,7 +83,9 @@ static float *numbers(uint64_t stream, int with_nan) {
         free(want_); \
     } while (0)
 
-START_TEST(from_floats) {
+TEST_SETTINGS(.timeout = 60, .setup = setup, .teardown = teardown);
+
+TEST(from_floats) {
     float *x = numbers(1, 1);
     SAME_CONVERSION(DLC_F32, float, x, DLC_BF16, uint16_t, body_bf16_of);
     SAME_CONVERSION(DLC_F32, float, x, DLC_F16, uint16_t, body_f16_of);
@@ -93,9 +95,8 @@ START_TEST(from_floats) {
     SAME_CONVERSION(DLC_F32, float, x, DLC_F64, double, body_f64_of);
     free(x);
 }
-END_TEST
 
-START_TEST(to_floats) {
+TEST(to_floats) {
     dlc_random random = dlc_random_make(12, 1);
     float *x = numbers(2, 0);
     uint16_t *half = malloc(N * sizeof *half);
@@ -124,7 +125,6 @@ START_TEST(to_floats) {
     free(wide);
     free(real);
 }
-END_TEST
 
 /* ---- Vectors ----------------------------------------------------------------- */
 
@@ -142,7 +142,7 @@ static float *copy_of(const float *x) {
     return copy;
 }
 
-START_TEST(vectors) {
+TEST(vectors) {
     float *x = numbers(3, 1), *y = numbers(4, 1), *got = copy_of(y), *want = copy_of(y);
     for (size_t i = 0; i < N; i++)
         got[i] = body_scale(0.7f, y[i]);
@@ -163,10 +163,9 @@ START_TEST(vectors) {
     free(got);
     free(want);
 }
-END_TEST
 
 /* Pairs of all halves, with strides that cover every exponent. */
-START_TEST(quotients) {
+TEST(quotients) {
     static const uint32_t ends[] = {1,      2,          3,          7,          641,
                                     51529,  0x7fffffff, 0x80000000, 0x80000001, 65536,
                                     100003, 0xfffffffe, 0xffffffff};
@@ -184,10 +183,9 @@ START_TEST(quotients) {
         }
     }
 }
-END_TEST
 
 /* Each byte, with means and scales that amplify a rounding error. */
-START_TEST(images) {
+TEST(images) {
     static const float means[] = {0, 0.1f, 127.5f, -1e30f, 104.00699f};
     static const float scales[] = {1, 1.0f / 255, 0.017124753f, -3e-39f, 1e30f};
     uint8_t bytes[256];
@@ -204,9 +202,8 @@ START_TEST(images) {
         same_floats("normalize", got, want, 256);
     }
 }
-END_TEST
 
-START_TEST(halves) {
+TEST(halves) {
     uint16_t *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
     uint16_t *bf16 = malloc(N * sizeof *bf16), *f16 = malloc(N * sizeof *f16);
     dlc_random random = dlc_random_make(13, 1);
@@ -230,7 +227,6 @@ START_TEST(halves) {
     free(bf16);
     free(f16);
 }
-END_TEST
 
 /* ---- Sums -------------------------------------------------------------------- */
 
@@ -246,7 +242,7 @@ static float sum_of(const float *const *sources, int count, size_t i) {
     return body_pairwise(parts, 8, groups);
 }
 
-START_TEST(sums_of_up_to_64) {
+TEST(sums_of_up_to_64) {
     enum { FEW = 1000, MOST = 64 };
     static float room[MOST][FEW], want[FEW], got[FEW];
     const float *sources[MOST];
@@ -272,11 +268,10 @@ START_TEST(sums_of_up_to_64) {
             }
     }
 }
-END_TEST
 
 /* ---- A mean ------------------------------------------------------------------ */
 
-START_TEST(means) {
+TEST(means) {
     static const float pairs[][2] = {{10, 4}, {7, 0}, {1, 3}, {-5, 7}, {0, 2}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         float got = 0.1f, want = 0.1f;
@@ -285,12 +280,11 @@ START_TEST(means) {
         ck_assert(memcmp(&got, &want, sizeof got) == 0);
     }
 }
-END_TEST
 
 /* ---- The loss scale ---------------------------------------------------------- */
 
 /* A thousand iterations with and without overflow, compared with the cpu device. */
-START_TEST(loss_scale) {
+TEST(loss_scale) {
     dlc_random random = dlc_random_make(15, 1);
     dlc_loss_scale got = {.scale = 65536.0f}, want = got;
     int seen = 0;
@@ -307,27 +301,4 @@ START_TEST(loss_scale) {
     }
     ck_assert_int_eq(seen, 3); /* both limits were reached */
     ck_assert_int_gt(got.skipped, 100);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("cuda bodies");
-    TCase *tests = tcase_create("bodies");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, from_floats);
-    tcase_add_test(tests, to_floats);
-    tcase_add_test(tests, vectors);
-    tcase_add_test(tests, quotients);
-    tcase_add_test(tests, images);
-    tcase_add_test(tests, halves);
-    tcase_add_test(tests, sums_of_up_to_64);
-    tcase_add_test(tests, means);
-    tcase_add_test(tests, loss_scale);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,6 +1,5 @@
 /* File descriptors fetched from other processes (fds.c), by which GPU memory is shared.
  */
-#include <check.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "fds.h"
+#include "support/test.h"
 
 /* A child that opens what `make` returns and waits until the pipe is closed. */
 typedef struct owner {
@@ -60,7 +60,7 @@ static int may_pass(const owner *from) {
     return from->fd != -2;
 }
 
-START_TEST(is_fetched_and_outlives_its_owner) {
+TEST(is_fetched_and_outlives_its_owner) {
     char text[5] = "";
     owner from = start_owner(8192);
     if (may_pass(&from)) {
@@ -76,9 +76,8 @@ START_TEST(is_fetched_and_outlives_its_owner) {
         end_owner(&from);
     }
 }
-END_TEST
 
-START_TEST(what_is_not_there) {
+TEST(what_is_not_there) {
     owner from = start_owner(4);
     if (may_pass(&from)) {
         ck_assert_int_eq(fds_take((uint32_t)from.pid, 999), -1);
@@ -89,10 +88,9 @@ START_TEST(what_is_not_there) {
     ck_assert_int_eq(errno, ESRCH);
     ck_assert_int_eq(fds_take(0, 0), -1);
 }
-END_TEST
 
 /* Each file has its own, also under a reused descriptor number. */
-START_TEST(identities_differ) {
+TEST(identities_differ) {
     int first = fds_make(1), second = fds_make(1);
     uint64_t a = fds_identity(first), b = fds_identity(second);
     ck_assert(first >= 0 && second >= 0 && a != 0 && b != 0 && a != b);
@@ -109,25 +107,8 @@ START_TEST(identities_differ) {
     ck_assert_uint_eq(fds_identity(STDOUT_FILENO), 0);
     ck_assert_uint_eq(fds_identity(-1), 0);
 }
-END_TEST
 
-START_TEST(too_much) {
+TEST(too_much) {
     ck_assert_int_eq(fds_make(SIZE_MAX), -1);
     ck_assert_int_ne(errno, 0);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("cuda files");
-    TCase *tests = tcase_create("files");
-    tcase_add_test(tests, is_fetched_and_outlives_its_owner);
-    tcase_add_test(tests, what_is_not_there);
-    tcase_add_test(tests, identities_differ);
-    tcase_add_test(tests, too_much);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

@@ -1,6 +1,5 @@
 /* What the cuda device reports about machines, read from fake NVML libraries
  * (fakes/nvml.c), before CUDA is started. */
-#include <check.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include "base/status.h"
 #include "machine.h"
 #include "plugin/host.h"
+#include "support/test.h"
 
 const dlc_host *host; /* defined by the plugin, here by the test */
 
@@ -33,7 +33,7 @@ static void has_address(int32_t index, const char *address) {
     ck_assert_str_eq(info.address, address);
 }
 
-START_TEST(lists_gpus) {
+TEST(lists_gpus) {
     dlc_device_info info = {.size = sizeof info};
     const machine_gpu *gpu = NULL;
     ck_assert_int_eq(read_machine("plain", NULL), DLC_OK);
@@ -55,9 +55,8 @@ START_TEST(lists_gpus) {
     ck_assert_int_eq(machine_describe(0, &info), DLC_OK);
     ck_assert_uint_eq(info.memory_bytes, 0x5555555555555555u);
 }
-END_TEST
 
-START_TEST(no_such_gpu) {
+TEST(no_such_gpu) {
     dlc_device_info info = {.size = sizeof info};
     const machine_gpu *gpu = NULL;
     int32_t links = -1;
@@ -73,19 +72,17 @@ START_TEST(no_such_gpu) {
         dlc_detail(),
         "there is no GPU 1 here, only 0 (CUDA_VISIBLE_DEVICES is not set)");
 }
-END_TEST
 
 /* As nvidia-smi and CUDA_DEVICE_ORDER=PCI_BUS_ID count, whatever NVML's order. */
-START_TEST(counts_by_address) {
+TEST(counts_by_address) {
     ck_assert_int_eq(read_machine("turned", NULL), DLC_OK);
     ck_assert_int_eq(count(), 3);
     has_address(0, "0000:1b:00.0");
     has_address(1, "0000:c3:00.0");
     has_address(2, "10000:05:00.0");
 }
-END_TEST
 
-START_TEST(shows_what_the_user_lets_it_see) {
+TEST(shows_what_the_user_lets_it_see) {
     ck_assert_int_eq(read_machine("turned", "2,GPU-8932f"), DLC_OK);
     ck_assert_int_eq(count(), 2);
     has_address(0, "10000:05:00.0");
@@ -95,9 +92,8 @@ START_TEST(shows_what_the_user_lets_it_see) {
     ck_assert_int_eq(count(), 1);
     has_address(0, "0000:c3:00.0");
 }
-END_TEST
 
-START_TEST(shows_none) {
+TEST_EACH(shows_none, 8) {
     static const struct {
         const char *fake, *visible, *sentence;
     } rows[] = {
@@ -115,9 +111,8 @@ START_TEST(shows_none) {
                      DLC_ERR_UNAVAILABLE);
     ck_assert_msg(strstr(dlc_detail(), rows[_i].sentence) != NULL, "%s", dlc_detail());
 }
-END_TEST
 
-START_TEST(mig_is_refused) {
+TEST(mig_is_refused) {
     dlc_device_info info = {.size = sizeof info};
     const machine_gpu *gpu = NULL;
     ck_assert_int_eq(read_machine("parts", NULL), DLC_OK);
@@ -128,7 +123,6 @@ START_TEST(mig_is_refused) {
         strstr(dlc_detail(), "the GPU at 0000:c3:00.0 is partitioned (MIG)"));
     ck_assert_int_eq(machine_find(1, &gpu), DLC_ERR_UNSUPPORTED);
 }
-END_TEST
 
 /* ---- Links ------------------------------------------------------------------- */
 
@@ -152,16 +146,15 @@ static void is_link(int at, uint32_t end, int32_t lanes, const char *peer, float
     ck_assert_float_eq_tol(found[at].gbs, gbs, 0.01f);
 }
 
-START_TEST(no_links) {
+TEST(no_links) {
     int32_t there = -1;
     ck_assert_int_eq(read_machine("plain", NULL), DLC_OK);
     ck_assert_int_eq(links_of(0), 0);
     ck_assert_int_eq(machine_links(1, NULL, 0, &there), DLC_OK);
     ck_assert_int_eq(there, 0);
 }
-END_TEST
 
-START_TEST(links_to_each_other) {
+TEST(links_to_each_other) {
     ck_assert_int_eq(read_machine("bridge", NULL), DLC_OK);
     ck_assert_int_eq(links_of(0), 2);
     is_link(0, DLC_LINK_TO_DEVICE, 4, "0000:c3:00.0", 4 * 25.781f);
@@ -173,16 +166,14 @@ START_TEST(links_to_each_other) {
     ck_assert_int_eq(machine_describe(0, &info), DLC_OK);
     ck_assert_int_eq(info.compute_units, 108);
 }
-END_TEST
 
-START_TEST(links_of_an_old_driver) {
+TEST(links_of_an_old_driver) {
     ck_assert_int_eq(read_machine("old", NULL), DLC_OK);
     ck_assert_int_eq(links_of(0), 1);
     is_link(0, DLC_LINK_TO_DEVICE, 5, "0000:c3:00.0", 0);
 }
-END_TEST
 
-START_TEST(links_to_switches) {
+TEST(links_to_switches) {
     ck_assert_int_eq(read_machine("switch", NULL), DLC_OK);
     ck_assert_int_eq(links_of(1), 4);
     is_link(0, DLC_LINK_TO_SWITCH, 5, "0000:07:00.0", 5 * 26.562f);
@@ -190,17 +181,15 @@ START_TEST(links_to_switches) {
     is_link(2, DLC_LINK_TO_SWITCH, 4, "0000:09:00.0", 4 * 26.562f);
     is_link(3, DLC_LINK_TO_SWITCH, 4, "0000:0a:00.0", 4 * 26.562f);
 }
-END_TEST
 
-START_TEST(links_to_switches_unseen) {
+TEST(links_to_switches_unseen) {
     ck_assert_int_eq(read_machine("hidden", NULL), DLC_OK);
     ck_assert_int_eq(links_of(0), 1);
     is_link(0, DLC_LINK_TO_SWITCH, 18, "", 18 * 26.562f);
 }
-END_TEST
 
 /* Room for fewer links than there are, in structs of another size than the plugin's. */
-START_TEST(links_of_other_sizes) {
+TEST(links_of_other_sizes) {
     struct {
         dlc_link link;
         char more[24];
@@ -220,10 +209,9 @@ START_TEST(links_of_other_sizes) {
     ck_assert_int_eq(shorter.width, 5);
     ck_assert(shorter.gbs == -7);
 }
-END_TEST
 
 /* The library is closed at once, also after an error: a child may open it again. */
-START_TEST(nothing_stays_started) {
+TEST(nothing_stays_started) {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     int (*started)(void) = NULL;
     ck_assert_ptr_nonnull(library);
@@ -235,29 +223,4 @@ START_TEST(nothing_stays_started) {
     ck_assert_int_eq(read_machine("none", NULL), DLC_ERR_UNAVAILABLE);
     ck_assert_int_eq(started(), 0);
     dlclose(library);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("cuda machine");
-    TCase *tests = tcase_create("machine");
-    tcase_add_test(tests, lists_gpus);
-    tcase_add_test(tests, no_such_gpu);
-    tcase_add_test(tests, counts_by_address);
-    tcase_add_test(tests, shows_what_the_user_lets_it_see);
-    tcase_add_loop_test(tests, shows_none, 0, 8);
-    tcase_add_test(tests, mig_is_refused);
-    tcase_add_test(tests, no_links);
-    tcase_add_test(tests, links_to_each_other);
-    tcase_add_test(tests, links_of_an_old_driver);
-    tcase_add_test(tests, links_to_switches);
-    tcase_add_test(tests, links_to_switches_unseen);
-    tcase_add_test(tests, links_of_other_sizes);
-    tcase_add_test(tests, nothing_stays_started);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

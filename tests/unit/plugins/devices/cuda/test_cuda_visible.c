@@ -1,8 +1,7 @@
 /* CUDA_VISIBLE_DEVICES, parsed as CUDA does: an invalid entry ends the list. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "support/test.h"
 #include "visible.h"
 
 static const char *const uuids[] = {
@@ -44,7 +43,7 @@ static const struct {
     {"MIG-GPU-8932f937/1/0", "", "parts of a GPU", "MIG-GPU"},
 };
 
-START_TEST(reads_what_cuda_reads) {
+TEST_EACH(reads_what_cuda_reads, COUNT(rows)) {
     int chosen[4] = {-1, -1, -1, -1};
     const char *problem = "?", *at = NULL;
     int visible = visible_choose(rows[_i].text, uuids, 4, chosen, &problem, &at);
@@ -59,28 +58,12 @@ START_TEST(reads_what_cuda_reads) {
     ck_assert_msg(strstr(problem, rows[_i].problem) != NULL, "%s", problem);
     ck_assert_msg(strncmp(at, rows[_i].at, strlen(rows[_i].at)) == 0, "at %s", at);
 }
-END_TEST
 
-START_TEST(of_a_machine_without_any) {
+TEST(of_a_machine_without_any) {
     int chosen[1];
     const char *problem = NULL, *at = NULL;
     ck_assert_int_eq(visible_choose(NULL, uuids, 0, chosen, &problem, &at), 0);
     ck_assert_ptr_null(problem);
     ck_assert_int_eq(visible_choose("0", uuids, 0, chosen, &problem, &at), 0);
     ck_assert_ptr_nonnull(problem);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("cuda visible");
-    TCase *tests = tcase_create("visible");
-    tcase_add_loop_test(tests, reads_what_cuda_reads, 0,
-                        (int)(sizeof rows / sizeof *rows));
-    tcase_add_test(tests, of_a_machine_without_any);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
 }

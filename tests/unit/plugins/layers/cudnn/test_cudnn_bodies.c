@@ -1,13 +1,13 @@
 /* Tests the bodies of layers/cudnn's kernels on the host, as far as the conformance
  * tests of layers do not reach them: 16-bit numbers, fast division, and arguments in
  * device memory. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
 #include "kernels/kernels.h"
+#include "support/test.h"
 
 /* ---- Sixteen bits ------------------------------------------------------------ */
 
@@ -39,7 +39,7 @@ static float widen(dlc_dtype type, uint16_t half) {
 }
 
 /* Every 16-bit number converts to float32 and back. */
-START_TEST(every_half) {
+TEST_EACH(every_half, 2) {
     dlc_dtype type = sixteen[_i].type;
     for (uint32_t half = 0; half < 65536; half++) {
         float got = widen(type, (uint16_t)half);
@@ -50,10 +50,9 @@ START_TEST(every_half) {
             ck_abort_msg("%#x is %g, not %g", half, (double)got, want);
     }
 }
-END_TEST
 
 /* Numbers between two neighbours round to the nearer, and ties to even. */
-START_TEST(between_halves) {
+TEST_EACH(between_halves, 2) {
     dlc_dtype type = sixteen[_i].type;
     uint32_t infinity = ((1u << sixteen[_i].exponent_bits) - 1)
                         << sixteen[_i].mantissa_bits;
@@ -74,20 +73,18 @@ START_TEST(between_halves) {
     ck_assert_uint_eq(narrow(type, -INFINITY), infinity | 0x8000);
     ck_assert_uint_eq(narrow(type, 3.4e38f), infinity);
 }
-END_TEST
 
-START_TEST(just_too_large) {
+TEST(just_too_large) {
     ck_assert_uint_eq(to_f16(65519.99f), 0x7bff);
     ck_assert_uint_eq(to_f16(65520), 0x7c00);
     ck_assert_uint_eq(to_f16(1e-8f), 0);
     ck_assert_float_eq(as_stored(DLC_F32, 0.1f), 0.1f);
     ck_assert_float_eq(as_stored(DLC_BF16, 0.7f), 0.69921875f);
 }
-END_TEST
 
 /* ---- Division ---------------------------------------------------------------- */
 
-START_TEST(division) {
+TEST(division) {
     static const uint32_t divisors[] = {
         1,    2,    3,     5,     6,     7,     10,    641,     1000,       4095,
         4096, 4097, 65535, 65536, 65537, 96000, 99991, 7654321, 0x3fffffff, 0x7fffff00};
@@ -107,7 +104,6 @@ START_TEST(division) {
         }
     }
 }
-END_TEST
 
 /* ---- What lies in device memory ---------------------------------------------- */
 
@@ -115,7 +111,7 @@ enum { COUNT = 1003 };
 
 /* Iteration and sample give the same result in the arguments and in device memory. Four
  * elements use the words of one block, wherever in a block the batch starts. */
-START_TEST(dropout_from_memory) {
+TEST_EACH(dropout_from_memory, 8) {
     static float in[2048], out[2][2048];
     const dlc_step step = {.iteration = 77, .sample = _i};
     dropout_args d = {.type = DLC_F32,
@@ -150,9 +146,8 @@ START_TEST(dropout_from_memory) {
             ck_abort_msg("element %d is %g", i, (double)out[0][i]);
     }
 }
-END_TEST
 
-START_TEST(loss_scale_from_memory) {
+TEST(loss_scale_from_memory) {
     static const float scores[6] = {1, 2, 3, 3, 2, 1};
     static const int32_t labels[2] = {0, 2};
     const float factor = 4096;
@@ -179,10 +174,9 @@ START_TEST(loss_scale_from_memory) {
         ck_assert_float_eq(diff[1][i], factor * diff[0][i]);
     }
 }
-END_TEST
 
 /* An invalid label makes the sum NaN, and the report names it. */
-START_TEST(label_report_names_it) {
+TEST_EACH(label_report_names_it, 2) {
     static const float scores[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     static const int32_t labels[4] = {0, -1, -7, 1};
     float per_row[4], out[2];
@@ -204,12 +198,11 @@ START_TEST(label_report_names_it) {
     ck_assert_uint_eq(*report, (uint64_t)3 << 32 | (uint32_t)-7);
     report_close(report);
 }
-END_TEST
 
 /* ---- Pooling ----------------------------------------------------------------- */
 
 /* NaN is the maximum of its window and receives the gradient. */
-START_TEST(nan_is_the_maximum) {
+TEST(nan_is_the_maximum) {
     float in[9] = {1, 2, NAN, 3, 0, 5, 6, 7, 8}, out, diff = 3, in_diff[9];
     uint8_t place;
     pooling_args p = {.type = DLC_F32,
@@ -239,10 +232,9 @@ START_TEST(nan_is_the_maximum) {
     ck_assert_float_eq(out, -INFINITY);
     ck_assert_uint_eq(place, 0);
 }
-END_TEST
 
 /* Windows with more positions than fit in a byte. */
-START_TEST(large_window) {
+TEST(large_window) {
     enum { SIDE = 20 };
     static float in[SIDE * SIDE * 3], in_diff[SIDE * SIDE * 3];
     float out[3], diff[3] = {1, 2, 3};
@@ -272,13 +264,12 @@ START_TEST(large_window) {
             ck_abort_msg("gradient %d is %g", i, (double)in_diff[i]);
     }
 }
-END_TEST
 
 /* ---- Upsampling -------------------------------------------------------------- */
 
 /* The shares of a pixel add up to 1, and backward visits each pixel where forward has
  * it as a part. */
-START_TEST(shares_add_up) {
+TEST_EACH(shares_add_up, 2) {
     enum { MOST_SIDE = 5, MOST_FACTOR = 9 };
     upsample_args u = {.type = DLC_F32, .channels = 1, .images = 1, .bilinear = _i};
     for (u.factor = 1; u.factor <= MOST_FACTOR; u.factor++)
@@ -299,13 +290,12 @@ START_TEST(shares_add_up) {
             }
         }
 }
-END_TEST
 
 /* ---- Sums -------------------------------------------------------------------- */
 
 /* The gradients of scale over more rows than fit in a chunk, and more than there are
  * chunks. */
-START_TEST(scale_sums) {
+TEST_EACH(scale_sums, 7) {
     static const int64_t rows[] = {1, 7, 8, 128, 129, 1000, 70000};
     enum { CHANNELS = 3 };
     int64_t n = rows[_i], chunks = scale_chunks(n);
@@ -338,27 +328,4 @@ START_TEST(scale_sums) {
     free(in);
     free(diff);
     free(partial);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("cudnn-bodies");
-    TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, every_half, 0, 2);
-    tcase_add_loop_test(tests, between_halves, 0, 2);
-    tcase_add_test(tests, just_too_large);
-    tcase_add_test(tests, division);
-    tcase_add_loop_test(tests, dropout_from_memory, 0, 8);
-    tcase_add_test(tests, loss_scale_from_memory);
-    tcase_add_loop_test(tests, label_report_names_it, 0, 2);
-    tcase_add_test(tests, nan_is_the_maximum);
-    tcase_add_test(tests, large_window);
-    tcase_add_loop_test(tests, shares_add_up, 0, 2);
-    tcase_add_loop_test(tests, scale_sums, 0, 7);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

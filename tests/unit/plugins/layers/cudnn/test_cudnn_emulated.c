@@ -1,6 +1,5 @@
 /* Tests kernels with barriers and many blocks, emulated on the CPU, against plain
  * loops; the shapes do not divide evenly into threads, chunks and tiles. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "kernels/body.h"
 #include "norm.h"
 #include "reorder.h"
+#include "support/test.h"
 
 static const dlc_dtype types[] = {DLC_F32, DLC_BF16, DLC_F16};
 enum { TYPES = 3 };
@@ -64,8 +64,10 @@ static void check_reorder(const reorder_job *job) {
     free(dst);
 }
 
+TEST_SETTINGS(.timeout = 60);
+
 /* All orders, and padded channels on either side where it is channels last. */
-START_TEST(reorders) {
+TEST(reorders) {
     static const int64_t shapes[][3] = {{2, 3, 35}, {1, 1, 1}, {3, 33, 7}, {2, 40, 70}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int pair = 0; pair < TYPES * TYPES; pair++)
@@ -84,7 +86,6 @@ START_TEST(reorders) {
                     check_reorder(&job);
                 }
 }
-END_TEST
 
 /* ---- Sums over many chunks --------------------------------------------------- */
 
@@ -97,7 +98,7 @@ static void near(double got, double expected, double scale, const char *what,
                   (long long)at, got, expected);
 }
 
-START_TEST(bias_and_activation) {
+TEST(bias_and_activation) {
     const bounds relu = {.low = 0, .high = 3, .slope = 0};
     for (int m = 0; m < MATRICES * TYPES; m++) {
         dlc_dtype type = types[m % TYPES];
@@ -131,10 +132,9 @@ START_TEST(bias_and_activation) {
         free(y), free(dy), free(diff), free(sums), free(scratch);
     }
 }
-END_TEST
 
 /* A mean far from zero does not affect the variance; two runs are bitwise identical. */
-START_TEST(statistics) {
+TEST(statistics) {
     const float far = 4096;
     for (int m = 0; m < MATRICES; m++) {
         norm_job job = {.dtype = DLC_F32,
@@ -169,11 +169,10 @@ START_TEST(statistics) {
         free(x), free(kept), free(scratch);
     }
 }
-END_TEST
 
 /* Statistics from sums that were computed elsewhere, in float32 from half precision:
  * the error grows with the mean as norm.h says. */
-START_TEST(statistics_from_given_sums) {
+TEST(statistics_from_given_sums) {
     const double means[] = {0, 1, -8, 64}; /* the deviation is about 1 */
     for (int m = 0; m < MATRICES * 4; m++) {
         norm_job job = {.dtype = DLC_F16,
@@ -224,10 +223,9 @@ START_TEST(statistics_from_given_sums) {
         free(sums), free(kept), free(variance), free(centre);
     }
 }
-END_TEST
 
 /* A constant channel: rounding may make its variance negative. */
-START_TEST(statistics_of_a_constant_channel) {
+TEST(statistics_of_a_constant_channel) {
     float sums[] = {3.3f, 0}, squares[] = {3.62999f, 0}, kept[8] = {0};
     norm_job job = {.dtype = DLC_F16, .rows = 3, .channels = 2, .epsilon = 1e-4f};
     job.sums = sums;
@@ -241,22 +239,4 @@ START_TEST(statistics_of_a_constant_channel) {
         near((double)job.inverse[c], 100, 1e-4, "one by the deviation", c);
         ck_assert(job.running_variance[c] == 0);
     }
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("cudnn emulated");
-    TCase *tc = tcase_create("kernels");
-    tcase_set_timeout(tc, 60);
-    tcase_add_test(tc, reorders);
-    tcase_add_test(tc, bias_and_activation);
-    tcase_add_test(tc, statistics);
-    tcase_add_test(tc, statistics_from_given_sums);
-    tcase_add_test(tc, statistics_of_a_constant_channel);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

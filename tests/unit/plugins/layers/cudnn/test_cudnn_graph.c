@@ -1,6 +1,5 @@
 /* Tests what cuDNN can fuse in each precision, for a GPU that is not here, so that a
  * regression of cuDNN is noticed; and plans that are read from the disk cache. */
-#include <check.h>
 #include <dirent.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include "plan_cache.h"
 #include "plugin/host.h"
 #include "support/scratch.h"
+#include "support/test.h"
 
 const dlc_host *host;
 
@@ -108,7 +108,13 @@ enum { PRECISIONS = sizeof precisions / sizeof *precisions };
 
 static const plan_bounds much = {.scratch_bytes = (size_t)1 << 30};
 
-START_TEST(patterns) {
+static void set_host(void) {
+    host = dlc_host_services();
+}
+
+TEST_SETTINGS(.name = "plans", .timeout = 60, .setup_once = set_host);
+
+TEST_EACH(patterns, PRECISIONS) {
     open_net(precisions[_i].dtype, precisions[_i].math);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (pattern what = FORWARD; what <= STATISTICS; what++) {
@@ -128,10 +134,9 @@ START_TEST(patterns) {
         }
     close_net();
 }
-END_TEST
 
 /* Plans respect the limit of scratch memory; if no engine does, an error says so. */
-START_TEST(scratch_memory_is_bounded) {
+TEST(scratch_memory_is_bounded) {
     const plan_bounds none = {.scratch_bytes = 0};
     cudnn_plan p = {0};
     open_net(DLC_F16, 0);
@@ -145,7 +150,6 @@ START_TEST(scratch_memory_is_bounded) {
     plan_clear(&p);
     close_net();
 }
-END_TEST
 
 static int autotune_of(const dlc_family_args *args) {
     void *opened = NULL;
@@ -158,7 +162,7 @@ static int autotune_of(const dlc_family_args *args) {
 
 /* The core asks for autotuning; a core that is too old for the field does not. A GPU
  * that is not here cannot be timed, so the heuristics choose the engine. */
-START_TEST(autotune_needs_a_gpu) {
+TEST(autotune_needs_a_gpu) {
     dlc_family_args args = {.size = sizeof args,
                             .phase = DLC_PHASE_TRAIN,
                             .precision = DLC_F16,
@@ -176,10 +180,9 @@ START_TEST(autotune_needs_a_gpu) {
     plan_clear(&tuned);
     close_net();
 }
-END_TEST
 
 /* An invalid graph is reported by graph_plan, not earlier. */
-START_TEST(invalid_graphs_are_reported) {
+TEST(invalid_graphs_are_reported) {
     cudnn_plan p = {0};
     shape wrong = shapes[0];
     graph g;
@@ -193,7 +196,6 @@ START_TEST(invalid_graphs_are_reported) {
     plan_clear(&p);
     close_net();
 }
-END_TEST
 
 /* ---- The disk cache -------------------------------------------------------------- */
 
@@ -223,7 +225,10 @@ static const char *only_file(const char *folder) {
     return path;
 }
 
-START_TEST(texts_are_stored) {
+TEST_SETTINGS(.name = "disk", .setup = scratch_setup, .teardown = scratch_teardown,
+              .setup_once = set_host);
+
+TEST(texts_are_stored) {
     const char *folder = cache_folder();
     size_t bytes = 0;
     ck_assert_ptr_null(plan_cache_load("a", &bytes));
@@ -241,7 +246,6 @@ START_TEST(texts_are_stored) {
     ck_assert_int_eq(setenv("DLCORE_CUDNN_CACHE", "no", 1), 0);
     ck_assert_ptr_null(plan_cache_load("a", &bytes));
 }
-END_TEST
 
 static void write_file(const char *path, const unsigned char *bytes, size_t count) {
     FILE *file = fopen(path, "we");
@@ -251,7 +255,7 @@ static void write_file(const char *path, const unsigned char *bytes, size_t coun
 }
 
 /* A file that is truncated, has a changed byte or is too long is ignored. */
-START_TEST(damaged_files_are_ignored) {
+TEST(damaged_files_are_ignored) {
     unsigned char file[256];
     const char *path;
     size_t bytes = 0, count;
@@ -279,10 +283,9 @@ START_TEST(damaged_files_are_ignored) {
     ck_assert_ptr_nonnull(text);
     host->free(text);
 }
-END_TEST
 
 /* A link or folder in place of a file is neither followed nor changed. */
-START_TEST(other_files_are_left_alone) {
+TEST(other_files_are_left_alone) {
     const char *folder = cache_folder(), *path;
     char elsewhere[1024];
     size_t bytes = 0;
@@ -299,9 +302,8 @@ START_TEST(other_files_are_left_alone) {
     ck_assert_ptr_null(plan_cache_load("key", &bytes));
     (void)only_file(folder);
 }
-END_TEST
 
-START_TEST(a_plan_from_disk_is_identical) {
+TEST(a_plan_from_disk_is_identical) {
     const char *folder = cache_folder();
     cudnn_plan first = {0}, second = {0};
     open_net(DLC_BF16, 0);
@@ -317,28 +319,4 @@ START_TEST(a_plan_from_disk_is_identical) {
     plan_clear(&first);
     plan_clear(&second);
     close_net();
-}
-END_TEST
-
-int main(void) {
-    host = dlc_host_services();
-    Suite *suite = suite_create("cudnn graph");
-    TCase *plans = tcase_create("plans"), *disk = tcase_create("disk");
-    tcase_set_timeout(plans, 60);
-    tcase_add_loop_test(plans, patterns, 0, PRECISIONS);
-    tcase_add_test(plans, scratch_memory_is_bounded);
-    tcase_add_test(plans, autotune_needs_a_gpu);
-    tcase_add_test(plans, invalid_graphs_are_reported);
-    tcase_add_checked_fixture(disk, scratch_setup, scratch_teardown);
-    tcase_add_test(disk, texts_are_stored);
-    tcase_add_test(disk, damaged_files_are_ignored);
-    tcase_add_test(disk, other_files_are_left_alone);
-    tcase_add_test(disk, a_plan_from_disk_is_identical);
-    suite_add_tcase(suite, plans);
-    suite_add_tcase(suite, disk);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,7 +1,6 @@
 /* Tests the nets of models/ and a U-Net for a GPU that is not here, in all precisions:
  * cuDNN has an engine for every layer, memory stays in bounds, activations and biases
  * are fused, and shapes are those of the CPU layers. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "net/net.h"
+#include "support/test.h"
 
 static const char *const reserved[] = {"net",       "data",  "data.test", "solver",
                                        "transport", "train", "parallel",  NULL};
@@ -223,11 +223,12 @@ static void check_model(const model *m, const precision *p) {
     drop(&train);
 }
 
-START_TEST(every_layer_has_an_engine) {
+TEST_SETTINGS(.timeout = 60, .setup_once = open_all, .teardown_once = close_all);
+
+TEST_EACH(every_layer_has_an_engine, MODELS) {
     for (int p = 0; p < PRECISIONS; p++)
         check_model(&models[_i], &precisions[p]);
 }
-END_TEST
 
 /* The next row that is a layer and not a reorder; 0 after the last. */
 static int next_layer(const dlc_net *net, int32_t *i, dlc_net_row *row) {
@@ -239,7 +240,7 @@ static int next_layer(const dlc_net *net, int32_t *i, dlc_net_row *row) {
     return 0;
 }
 
-START_TEST(shapes_equal_those_of_the_cpu) {
+TEST_EACH(shapes_equal_those_of_the_cpu, MODELS) {
     const model *m = &models[_i];
     built cuda, cpu;
     make_graph(&cuda, m, "cuda");
@@ -265,7 +266,6 @@ START_TEST(shapes_equal_those_of_the_cpu) {
     drop(&cuda);
     drop(&cpu);
 }
-END_TEST
 
 static void same_text(const char *a, const char *b, const char *where) {
     ck_assert_msg((!a && !b) || (a && b && strcmp(a, b) == 0), "%s: \"%s\", \"%s\"",
@@ -379,14 +379,13 @@ static void check_slices(int which, const precision *p) {
     drop(&b);
 }
 
-START_TEST(slices_have_engines) {
+TEST_EACH(slices_have_engines, SPLIT_MODELS) {
     for (int p = 0; p < PRECISIONS; p += 2) /* float32 and bf16 */
         check_slices(_i, &precisions[p]);
 }
-END_TEST
 
 /* One net.ini works on both devices: types and options are the same. */
-START_TEST(types_and_options_equal_those_of_the_cpu) {
+TEST(types_and_options_equal_those_of_the_cpu) {
     const dlc_feature_entry *entry;
     int types = 0;
     for (size_t i = 0; (entry = dlc_registry_usable(registry, DLC_KIND_LAYER, i));
@@ -402,22 +401,4 @@ START_TEST(types_and_options_equal_those_of_the_cpu) {
         types++;
     }
     ck_assert_int_ge(types, 26);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("cudnn models");
-    TCase *tc = tcase_create("models");
-    tcase_add_unchecked_fixture(tc, open_all, close_all);
-    tcase_set_timeout(tc, 60);
-    tcase_add_test(tc, types_and_options_equal_those_of_the_cpu);
-    tcase_add_loop_test(tc, shapes_equal_those_of_the_cpu, 0, MODELS);
-    tcase_add_loop_test(tc, every_layer_has_an_engine, 0, MODELS);
-    tcase_add_loop_test(tc, slices_have_engines, 0, SPLIT_MODELS);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -2,7 +2,6 @@
  * convolution computes the sums that the batch norm needs and announces them by the
  * layout of its output. On the host (host_layers.c), compared with the pair without
  * such an engine. */
-#include <check.h>
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include "kernels/body.h"
 #include "plugin/host.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 enum { BATCH = 3, CHANNELS = 16, FILTERS = 24, SIDE = 7, PARAMS = 4 };
 
@@ -187,7 +187,9 @@ static void near_each(const float *got, const float *want, int count, double err
                       "%s %d: %g, not %g", what, i, (double)got[i], (double)want[i]);
 }
 
-START_TEST(with_and_without_sums_agree) {
+TEST_SETTINGS(.setup = open_plugin);
+
+TEST(with_and_without_sums_agree) {
     static results with, without;
     run_pair(1, &with);
     run_pair(0, &without);
@@ -199,11 +201,10 @@ START_TEST(with_and_without_sums_agree) {
     near_each(with.running[1], without.running[1], FILTERS, 1e-5, "running variance");
     near_each(with.y, without.y, BATCH * FILTERS * SIDE * SIDE, 1e-3, "output");
 }
-END_TEST
 
 /* A layer in between passes the layout on, but not the sums, which belong to another
  * tensor. */
-START_TEST(sums_are_of_one_tensor) {
+TEST(sums_are_of_one_tensor) {
     static const char *const between[] = {"relu", "dropout", "scale", "pooling"};
     static const char *const pool[] = {"kernel_size=3", "stride=1", "pad=1", NULL};
     for (size_t i = 0; i < sizeof between / sizeof *between; i++) {
@@ -220,10 +221,9 @@ START_TEST(sums_are_of_one_tensor) {
         family->close(context);
     }
 }
-END_TEST
 
 /* A convolution with a bias provides no sums. */
-START_TEST(not_with_a_bias) {
+TEST(not_with_a_bias) {
     static const char *const biased[] = {"num_output=24", "kernel_size=3", NULL};
     void *context = open_context();
     stage conv;
@@ -231,20 +231,4 @@ START_TEST(not_with_a_bias) {
     ck_assert_ptr_null(strstr(conv.words, "+statistics"));
     close_stage(&conv);
     family->close(context);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("cudnn pair");
-    TCase *tc = tcase_create("pair");
-    tcase_add_checked_fixture(tc, open_plugin, NULL);
-    tcase_add_test(tc, with_and_without_sums_agree);
-    tcase_add_test(tc, sums_are_of_one_tensor);
-    tcase_add_test(tc, not_with_a_bias);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

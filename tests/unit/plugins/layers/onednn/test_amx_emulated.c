@@ -1,6 +1,5 @@
 /* The emulation of AMX's tiles computes the same bits as the instructions, for numbers
  * of all sizes, so that tests on any CPU say what the instructions would do. */
-#include <check.h>
 #include <cpuid.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,8 +10,7 @@
 
 #include "amx.h"
 #include "base/random.h"
-
-#define COUNT(table) ((int)(sizeof(table) / sizeof *(table)))
+#include "support/test.h"
 
 static int tiles_are_here(void) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
@@ -166,7 +164,14 @@ static void check_same(const char *what, int kind, const void *a, const void *b,
     }
 }
 
-START_TEST(same_bits) {
+static int begin(int argc, char **argv) {
+    (void)argc, (void)argv;
+    return tiles_are_here() ? TESTS_RUN : tests_skip("this CPU has no AMX");
+}
+
+TEST_SETTINGS(.timeout = 120, .begin = begin);
+
+TEST_EACH(same_bits, COUNT(shapes)) {
     const amx_conv *c = &shapes[_i];
     const sizes n = sizes_of(c);
     for (int kind = 0; kind < KINDS_TESTED; kind++) {
@@ -182,31 +187,10 @@ START_TEST(same_bits) {
         results_free(&b);
     }
 }
-END_TEST
 
-START_TEST(same_space) {
+TEST_EACH(same_space, COUNT(shapes)) {
     const amx_conv *c = &shapes[_i];
     for (int training = 0; training < 2; training++)
         ck_assert_uint_eq(amx_tiles.space_bytes(c, training),
                           amx_emulated.space_bytes(c, training));
-}
-END_TEST
-
-int main(void) {
-    enum { SKIPPED = 77 }; /* to ctest */
-    if (!tiles_are_here()) {
-        (void)fprintf(stderr, "skipped: this CPU has no AMX\n");
-        return SKIPPED;
-    }
-    Suite *suite = suite_create("amx-emulated");
-    TCase *tests = tcase_create("all");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, same_bits, 0, COUNT(shapes));
-    tcase_add_loop_test(tests, same_space, 0, COUNT(shapes));
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -17,8 +17,9 @@
 #include "config/config.h"
 #include "support/mirror.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
-enum { SEGMENTS = 16, SKIPPED = 77 };
+enum { SEGMENTS = 16 };
 
 typedef struct segment {
     size_t begin, count;
@@ -38,27 +39,27 @@ typedef struct work {
     float *rates, *weights, *gradients, *slots[DLC_MAX_SLOTS];
 } work;
 
-__attribute__((noreturn)) static void fail(const char *what) {
+__attribute__((noreturn)) static void fail_with(const char *what) {
     fprintf(stderr, "%s: %s\n", what, dlc_detail());
     exit(1);
 }
 
 static void must(dlc_status status, const char *what) {
     if (status != DLC_OK)
-        fail(what);
+        fail_with(what);
 }
 
 static float *room(size_t count) {
     float *floats = calloc(count ? count : 1, sizeof *floats);
     if (!floats)
-        fail("memory");
+        fail_with("memory");
     return floats;
 }
 
 static float *read_floats(size_t count) {
     float *floats = room(count);
     if (fread(floats, sizeof *floats, count, stdin) != count)
-        fail("standard input is too short");
+        fail_with("standard input is too short");
     return floats;
 }
 
@@ -122,7 +123,7 @@ static void take_segment(work *w, const char *text) {
     segment *s = &w->segment[w->segments];
     if (w->segments == SEGMENTS ||
         sscanf(text, "%zu:%f:%f", &s->count, &s->lr_mult, &s->decay_mult) != 3)
-        fail(text);
+        fail_with(text);
     s->begin = w->count;
     w->count += s->count;
     w->segments++;
@@ -156,15 +157,17 @@ static void finish(work *w) {
     free(w->rates);
     w->device_ops->close(w->device);
     if (fflush(stdout) || !written)
-        fail("standard output");
+        fail_with("standard output");
 }
 
 int main(int argc, char **argv) {
     work w = {0};
     if (argc < 5)
-        fail("usage: rule_steps SOLVER STEPS WEIGHT_DECAY SEGMENT... [KEY=VALUE...]");
-    if (!mirror_available())
-        return SKIPPED;
+        fail_with(
+            "usage: rule_steps SOLVER STEPS WEIGHT_DECAY SEGMENT... [KEY=VALUE...]");
+    int code = mirror_begin(argc, argv);
+    if (code != TESTS_RUN)
+        return code;
     const dlc_feature *solver = plugin_find(DLC_KIND_SOLVER, argv[1]);
     int i = 4;
     while (i < argc && !strchr(argv[i], '='))

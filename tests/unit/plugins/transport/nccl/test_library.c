@@ -1,6 +1,5 @@
 /* What the transport says of the NCCL that is there: NCCL_EXPECT. Nothing more happens:
  * a library that cannot be used is a reason, no error. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "base/status.h"
 #include "support/plugins.h"
+#include "support/test.h"
 
 static dlc_rank_info place[4];
 static char reason[256];
@@ -43,7 +43,9 @@ static void setup(void) {
     ck_assert_msg(strstr(reason, (words)) != NULL, "\"%s\" has no \"%s\"", reason, \
                   (words))
 
-START_TEST(the_library_is_told_of) {
+TEST_SETTINGS(.setup = setup, .teardown = plugins_close);
+
+TEST(the_library_is_told_of) {
     const char *expected = getenv("NCCL_EXPECT");
     ck_assert_ptr_nonnull(expected);
     int usable = strstr(expected, "GPUs") != NULL;
@@ -52,23 +54,20 @@ START_TEST(the_library_is_told_of) {
     if (!usable)
         REASON("NCCL cannot be used here");
 }
-END_TEST
 
-START_TEST(processors_are_refused) {
+TEST(processors_are_refused) {
     snprintf(place[2].device, sizeof place[2].device, "cpu");
     ck_assert_double_eq(predict(3), 0);
     REASON("rank 2 computes on cpu");
 }
-END_TEST
 
 /* Ranks in different iterations need the tags, which NCCL does not have. */
-START_TEST(tags_are_refused) {
+TEST(tags_are_refused) {
     ck_assert_double_eq(predict_messages(2, 1), 0);
     REASON("NCCL matches messages by their order");
 }
-END_TEST
 
-START_TEST(one_gpu_twice_is_refused) {
+TEST(one_gpu_twice_is_refused) {
     place[3].device_index = 1;
     ck_assert_double_eq(predict(4), 0);
     REASON("ranks 1 and 3 share GPU 1");
@@ -80,21 +79,4 @@ START_TEST(one_gpu_twice_is_refused) {
         ck_assert_int_eq(setenv("NCCL_HOSTID", "a", 1), 0);
         ck_assert_double_gt(predict(4), 50);
     }
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("nccl: library");
-    TCase *tests = tcase_create("library");
-    tcase_add_checked_fixture(tests, setup, plugins_close);
-    tcase_add_test(tests, the_library_is_told_of);
-    tcase_add_test(tests, processors_are_refused);
-    tcase_add_test(tests, tags_are_refused);
-    tcase_add_test(tests, one_gpu_twice_is_refused);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "nccl_fixture.h"
+#include "support/test.h"
 
 static int aborted(const test_rank *rank) {
     return atomic_load(&board->aborted[rank->rank]);
@@ -33,10 +34,11 @@ static void alone(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(a_rank_of_another_kind) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST(a_rank_of_another_kind) {
     fixture_run(2, alone);
 }
-END_TEST
 
 /* The job's allgather for one rank that plays two: the other one never starts. */
 static dlc_status mirror(void *job, const void *mine, size_t bytes, void *all) {
@@ -68,10 +70,9 @@ static void never_starts(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(a_peer_that_never_starts) {
+TEST(a_peer_that_never_starts) {
     fixture_run(1, never_starts);
 }
-END_TEST
 
 static void without_id(test_rank *rank, void *context) {
     (void)context;
@@ -84,10 +85,9 @@ static void without_id(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(rank_0_gets_no_id) {
+TEST(rank_0_gets_no_id) {
     fixture_run(3, without_id);
 }
-END_TEST
 
 static void other_version(test_rank *rank, void *context) {
     (void)context;
@@ -100,10 +100,9 @@ static void other_version(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(versions_differ) {
+TEST(versions_differ) {
     fixture_run(3, other_version);
 }
-END_TEST
 
 static void one_gpu(test_rank *rank, void *context) {
     (void)context;
@@ -118,10 +117,9 @@ static void one_gpu(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(one_gpu_with_host_ids) {
+TEST(one_gpu_with_host_ids) {
     fixture_run(2, one_gpu);
 }
-END_TEST
 
 /* ---- While it works ---------------------------------------------------------- */
 
@@ -167,10 +165,9 @@ static void breaks(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(an_asynchronous_error) {
+TEST(an_asynchronous_error) {
     fixture_run(3, breaks);
 }
-END_TEST
 
 /* The same found by poll, where a queue hangs: the abort frees it. */
 static void breaks_on_a_queue(test_rank *rank, void *context) {
@@ -199,10 +196,9 @@ static void breaks_on_a_queue(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(an_error_on_a_queue) {
+TEST(an_error_on_a_queue) {
     fixture_run(2, breaks_on_a_queue);
 }
-END_TEST
 
 static void lost(test_rank *rank, void *context) {
     (void)context;
@@ -224,10 +220,9 @@ static void lost(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(a_peer_that_is_lost) {
+TEST(a_peer_that_is_lost) {
     fixture_run(3, lost);
 }
-END_TEST
 
 /* ---- Closing ----------------------------------------------------------------- */
 
@@ -255,28 +250,6 @@ static void closes_alone(test_rank *rank, void *context) {
     RANK_CHECK(rank, seconds() - since < 30);
 }
 
-START_TEST(closing_does_not_wait) {
+TEST(closing_does_not_wait) {
     fixture_run(2, closes_alone);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("nccl: faults");
-    TCase *tests = tcase_create("faults");
-    tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, a_rank_of_another_kind);
-    tcase_add_test(tests, a_peer_that_never_starts);
-    tcase_add_test(tests, rank_0_gets_no_id);
-    tcase_add_test(tests, versions_differ);
-    tcase_add_test(tests, one_gpu_with_host_ids);
-    tcase_add_test(tests, an_asynchronous_error);
-    tcase_add_test(tests, an_error_on_a_queue);
-    tcase_add_test(tests, a_peer_that_is_lost);
-    tcase_add_test(tests, closing_does_not_wait);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

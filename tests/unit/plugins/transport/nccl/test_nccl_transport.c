@@ -1,9 +1,9 @@
 /* The nccl transport: what its collectives and messages do. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "nccl_fixture.h"
+#include "support/test.h"
 
 static const size_t counts[] = {0, 1, 2, 3, 5, 12, 1000, 1001, 8191, FIXTURE_FLOATS};
 #define FOR_COUNTS(count) \
@@ -86,10 +86,11 @@ static void sums_and_slices(test_rank *rank, void *context) {
     RANK_CHECK(rank, atomic_load(&board->destroyed[me]) == 1);
 }
 
-START_TEST(collectives) {
+TEST_SETTINGS(.timeout = 120);
+
+TEST_RANGE(collectives, 2, FAKE_RANKS + 1) {
     fixture_run(_i, sums_and_slices);
 }
-END_TEST
 
 static void with_patience(test_rank *rank, void *context) {
     if (rank->rank == 0)
@@ -99,10 +100,9 @@ static void with_patience(test_rank *rank, void *context) {
 }
 
 /* NCCL answers "in progress" to everything. */
-START_TEST(collectives_in_progress) {
+TEST_RANGE(collectives_in_progress, 2, FAKE_RANKS + 1) {
     fixture_run(_i, with_patience);
 }
-END_TEST
 
 /* ---- On a queue -------------------------------------------------------------- */
 
@@ -130,10 +130,9 @@ static void by_queue(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(work_for_a_queue) {
+TEST_RANGE(work_for_a_queue, 2, FAKE_RANKS + 1) {
     fixture_run(_i, by_queue);
 }
-END_TEST
 
 /* The next call comes at once: only a settled communicator takes it. */
 static void by_queue_with_patience(test_rank *rank, void *context) {
@@ -143,10 +142,9 @@ static void by_queue_with_patience(test_rank *rank, void *context) {
     by_queue(rank, context);
 }
 
-START_TEST(work_for_a_queue_in_progress) {
+TEST(work_for_a_queue_in_progress) {
     fixture_run(3, by_queue_with_patience);
 }
-END_TEST
 
 static void recorded(test_rank *rank, void *context) {
     (void)context;
@@ -170,10 +168,9 @@ static void recorded(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(work_is_recorded) {
+TEST(work_is_recorded) {
     fixture_run(3, recorded);
 }
-END_TEST
 
 /* ---- Messages ---------------------------------------------------------------- */
 
@@ -217,10 +214,9 @@ static void messages_in_step(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(messages) {
+TEST_RANGE(messages, 2, FAKE_RANKS + 1) {
     fixture_run(_i, messages_in_step);
 }
-END_TEST
 
 /* Messages of no bytes join the ranks: nobody is through before the last has come. */
 static void nobody_early(test_rank *rank, void *context) {
@@ -237,10 +233,9 @@ static void nobody_early(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(empty_messages) {
+TEST(empty_messages) {
     fixture_run(3, nobody_early);
 }
-END_TEST
 
 /* Several to one peer, in order, and some of them given while others wait. */
 static void in_order(test_rank *rank, void *context) {
@@ -267,10 +262,9 @@ static void in_order(test_rank *rank, void *context) {
     fixture_close(&r);
 }
 
-START_TEST(messages_keep_their_order) {
+TEST(messages_keep_their_order) {
     fixture_run(2, in_order);
 }
-END_TEST
 
 /* ---- Memory, words ----------------------------------------------------------- */
 
@@ -297,28 +291,6 @@ static void attached(test_rank *rank, void *context) {
     RANK_CHECK(rank, atomic_load(&board->registered[me]) == 0);
 }
 
-START_TEST(memory_is_registered) {
+TEST(memory_is_registered) {
     fixture_run(2, attached);
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("nccl: transport");
-    TCase *tests = tcase_create("transport");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, collectives, 2, FAKE_RANKS + 1);
-    tcase_add_loop_test(tests, collectives_in_progress, 2, FAKE_RANKS + 1);
-    tcase_add_loop_test(tests, work_for_a_queue, 2, FAKE_RANKS + 1);
-    tcase_add_test(tests, work_for_a_queue_in_progress);
-    tcase_add_test(tests, work_is_recorded);
-    tcase_add_loop_test(tests, messages, 2, FAKE_RANKS + 1);
-    tcase_add_test(tests, empty_messages);
-    tcase_add_test(tests, messages_keep_their_order);
-    tcase_add_test(tests, memory_is_registered);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,12 +1,11 @@
 /* Tests that messages reach the right receives in whatever order their packets arrive,
  * when a send is complete, and that a packet which cannot be right is refused. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "fake_ucx.h"
+#include "support/test.h"
 
 enum { MESSAGES = 4, LARGEST = 130000 };
 
@@ -136,7 +135,9 @@ static int try_order(int c, const trial *of) {
     return is_one;
 }
 
-START_TEST(packets_arrive_in_every_order) {
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(packets_arrive_in_every_order, COUNT(cases)) {
     trial one;
     fill_messages();
     for (one.has_more = 0; one.has_more < 2; one.has_more++)
@@ -144,7 +145,6 @@ START_TEST(packets_arrive_in_every_order) {
             for (one.order = 0; try_order(_i, &one); one.order++)
                 ;
 }
-END_TEST
 
 /* ---- Sends ----------------------------------------------------------------------- */
 
@@ -156,7 +156,7 @@ static int is_sent(dlc_request *send) {
 
 /* The buffer belongs to the sender again when all its chunks have left, and a third one
  * waits until one of two has. */
-START_TEST(sent_when_all_chunks_have_left) {
+TEST(sent_when_all_chunks_have_left) {
     dlc_request *send;
     network_open(1);
     network_slow_down();
@@ -174,7 +174,6 @@ START_TEST(sent_when_all_chunks_have_left) {
     ck_assert_int_eq(is_sent(send), 1);
     network_close();
 }
-END_TEST
 
 /* ---- Packets that cannot be right ------------------------------------------------ */
 
@@ -193,7 +192,7 @@ static const struct {
     {{.from = 0}, 0, WHOLE_HEADER - 1},
 };
 
-START_TEST(corrupt_packets_are_refused) {
+TEST_EACH(corrupt_packets_are_refused, COUNT(bad)) {
     unsigned char data[64] = {0}, target[8] = {0};
     dlc_endpoint *e = network_endpoint(1);
     dlc_request *receive;
@@ -207,10 +206,9 @@ START_TEST(corrupt_packets_are_refused) {
     ck_assert_int_eq(done, 0);
     network_close();
 }
-END_TEST
 
 /* Bytes that UCX has fetched: before the receive returns, their sender is told so. */
-START_TEST(fetches_are_reported) {
+TEST(fetches_are_reported) {
     const size_t bytes[] = {64, LARGEST};
     network_open(0);
     for (int i = 0; i < 2; i++) {
@@ -225,9 +223,8 @@ START_TEST(fetches_are_reported) {
     }
     network_close();
 }
-END_TEST
 
-START_TEST(nothing_arrives_while_closing) {
+TEST(nothing_arrives_while_closing) {
     unsigned char data[64] = {0};
     const header head = {.from = 2};
     network_open(0);
@@ -235,24 +232,4 @@ START_TEST(nothing_arrives_while_closing) {
     network_inject(&head, sizeof head, data, sizeof data);
     ck_assert_int_eq(network_endpoint(1)->failed, DLC_OK);
     network_close();
-}
-END_TEST
-
-int main(void) {
-    Suite *suite = suite_create("ucx.receive");
-    TCase *tcase = tcase_create("receive");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, packets_arrive_in_every_order, 0,
-                        sizeof cases / sizeof *cases);
-    tcase_add_test(tcase, sent_when_all_chunks_have_left);
-    tcase_add_loop_test(tcase, corrupt_packets_are_refused, 0,
-                        sizeof bad / sizeof *bad);
-    tcase_add_test(tcase, fetches_are_reported);
-    tcase_add_test(tcase, nothing_arrives_while_closing);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
