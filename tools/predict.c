@@ -15,7 +15,7 @@
 #include "command.h"
 #include "data/decoders.h"
 #include "image_files.h"
-#include "net/graph_search.h"
+#include "net/graph.h"
 #include "npy.h"
 #include "options.h"
 #include "predict_inputs.h"

@@ -8,7 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "command.h"
 #include "file.h"
-#include "net/graph_search.h"
+#include "net/graph.h"
 #include "options.h"
 #include "regression.h"
 #include "test_report.h"

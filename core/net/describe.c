@@ -4,7 +4,7 @@
 
 /* ---- The work -------------------------------------------------------------------- */
 
-static uint64_t bytes_of(const dlc_net *net, int32_t tensor) {
+static uint64_t tensor_bytes(const dlc_net *net, int32_t tensor) {
     return dlc_tensor_bytes(&net->tensor[tensor].tensor);
 }
 
@@ -14,10 +14,10 @@ static uint64_t activation_bytes(const dlc_net *net, const net_op *op, uint64_t 
     uint64_t bytes = 0;
     for (int32_t j = 0; j < op->memory.inputs; j++)
         if (in >> j & 1)
-            bytes += bytes_of(net, op->input[j]);
+            bytes += tensor_bytes(net, op->input[j]);
     for (int32_t j = 0; j < op->memory.outputs; j++)
         if (out >> j & 1)
-            bytes += bytes_of(net, op->output[j]);
+            bytes += tensor_bytes(net, op->output[j]);
     return bytes;
 }
 
@@ -34,7 +34,7 @@ static uint64_t out_diff_bytes(const dlc_net *net, const net_op *op) {
     uint64_t bytes = 0;
     for (int32_t j = 0; j < op->memory.outputs; j++)
         if (net->tensor[op->output[j]].diff_buffer != NO_BUFFER)
-            bytes += bytes_of(net, op->output[j]);
+            bytes += tensor_bytes(net, op->output[j]);
     return bytes;
 }
 
@@ -44,7 +44,7 @@ static uint64_t in_diff_bytes(const dlc_net *net, const net_op *op) {
     uint64_t bytes = 0;
     for (int32_t j = 0; j < op->memory.inputs; j++)
         if (op->edge[j].wanted)
-            bytes += bytes_of(net, op->input[j]) *
+            bytes += tensor_bytes(net, op->input[j]) *
                      (op->edge[j].add || op->edge[j].accumulates ? 2 : 1);
     return bytes;
 }

@@ -8,6 +8,7 @@
 #include <dlcore/layer.h>
 
 #include "base/names.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "plugin/registry.h"
 
@@ -92,5 +93,27 @@ int32_t dlc_graph_layer_named_part(const dlc_graph *graph, const char *name,
 
 /* To be called once the graph is complete, before ranks are forked. */
 void dlc_graph_before_fork(const dlc_graph *graph);
+
+/* ---- Searches (graph_search.c) --------------------------------------------------- */
+
+/* The first output of the layer of this name, in the test net. DLC_ERR_CONFIG if there
+ * is none. */
+dlc_status dlc_graph_find_layer(const dlc_graph *graph, const char *name,
+                                dlc_graph_input *output);
+/* Appends what an unknown layer's name may mean, of those in all of `phases`. */
+void dlc_graph_suggest(const dlc_graph *graph, unsigned phases, const char *name,
+                       dlc_text *advice);
+/* What the last layer of a kind in the test net, DLC_LAYER_CLASSIFIES or
+ * DLC_LAYER_MULTI_LABEL, reads: a loss rather than a metric. DLC_ERR_CONFIG if there is
+ * none. */
+dlc_status dlc_graph_find_scores(const dlc_graph *graph, uint64_t kind,
+                                 dlc_graph_input *output);
+
+/* The losses among the layers before layer `end` that are trained. */
+int32_t dlc_graph_losses(const dlc_graph *graph, int32_t end);
+
+/* One char per layer: does the output depend on it? Release it with dlc_free; NULL if
+ * memory ran out. */
+char *dlc_graph_needed(const dlc_graph *graph, dlc_graph_input output);
 
 #endif

@@ -1,5 +1,5 @@
 /* Searches a graph. */
-#include "net/graph_search.h"
+#include "net/graph.h"
 
 #include <string.h>
 

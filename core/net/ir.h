@@ -9,12 +9,24 @@
 #define DLC_NET_IR_H
 
 #include "base/names.h"
-#include "net/buffers.h"
-#include "net/chunks.h"
 #include "net/net.h"
 #include "net/placement.h"
 
 typedef struct net_op net_op;
+
+/* A buffer in a block of memory that buffers share which are never in use at the same
+ * time. */
+typedef struct dlc_buffer {
+    size_t bytes;
+    int32_t first, last; /* steps at which it is in use, both included */
+    size_t offset;       /* out; a multiple of DLC_BUFFER_ALIGNMENT */
+} dlc_buffer;
+
+#define DLC_BUFFER_ALIGNMENT 64
+
+static inline size_t net_align(size_t bytes) {
+    return (bytes + DLC_BUFFER_ALIGNMENT - 1) & ~(size_t)(DLC_BUFFER_ALIGNMENT - 1);
+}
 
 /* What flows from one operation to the next. */
 typedef struct net_tensor {
@@ -274,8 +286,11 @@ static inline int32_t net_backward_step(const dlc_net *net, const net_op *op) {
     return 2 * net->ops - 1 - op->index;
 }
 
-/* memory.c: the position in the batch of this rank's first sample, in this pass. */
+/* build.c: the position in the batch of this rank's first sample, in this pass. */
 void dlc_net_set_sample(dlc_net *net, int64_t sample);
+/* build.c: points tensors, and all operations from this index on, to where buffers are
+ * now. */
+void dlc_net_point_from(dlc_net *net, int32_t first);
 
 /* The tensors of the batch come first, in the order of its fields. Boundary tensors
  * follow: incoming ones, then outgoing ones. */
@@ -318,5 +333,26 @@ static inline dlc_status net_note_set_up(const dlc_net *net, const net_op *op) {
 static inline int net_is_metric(const net_op *op) {
     return !op->fused_into && op->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS);
 }
+
+/* ---- Passes ---------------------------------------------------------------------- */
+
+/* The compiler passes that build a net. Each takes the net as the one before has left
+ * it; build.c lists them in their order. */
+typedef dlc_status dlc_net_pass_call(dlc_net *net);
+
+dlc_net_pass_call dlc_net_pass_stage, dlc_net_pass_shard; /* pass_split.c */
+dlc_net_pass_call dlc_net_pass_infer, dlc_net_pass_fuse,
+    dlc_net_pass_layouts; /* pass_layers.c */
+dlc_net_pass_call dlc_net_pass_gradients, dlc_net_pass_fork_sums,
+    dlc_net_pass_recompute;                                       /* pass_backward.c */
+dlc_net_pass_call dlc_net_pass_chunks, dlc_net_pass_chunk_memory; /* pass_chunks.c */
+dlc_net_pass_call dlc_net_pass_params, dlc_net_pass_memory,
+    dlc_net_pass_offsets; /* pass_memory.c */
+
+/* Sets every offset; *total is the size of the block. Greedy by size: the largest
+ * buffer first, each in the lowest gap between those that are in use at the same time
+ * (Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
+ * 5.2). */
+dlc_status dlc_buffers_place(dlc_buffer *buffers, size_t count, size_t *total);
 
 #endif

@@ -1,5 +1,5 @@
 /* Checks the answers of layers: shapes, parameters, sets of tensors and sizes. */
-#include "net/layer.h"
+#include "net/ops.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static const dlc_feature *feature_of(const net_op *op) {
     return ((const net_layer *)op)->from->feature;
 }
 
-/* ---- infer ------------------------------------------------------------------- */
+/* ---- infer ----------------------------------------------------------------------- */
 
 static int is_well_formed(const dlc_shape *shape, dlc_dtype dtype) {
     int sound = dlc_dtype_bytes(dtype) > 0 && shape->rank >= 0 &&
@@ -106,10 +106,10 @@ dlc_status dlc_layer_infer(net_layer *layer, int train) {
     return DLC_OK;
 }
 
-/* ---- prepare ----------------------------------------------------------------- */
+/* ---- prepare --------------------------------------------------------------------- */
 
 /* A layout may pad a tensor, but not drop a part of it. */
-static int fits(const dlc_tensor *tensor) {
+static int is_possible(const dlc_tensor *tensor) {
     size_t count = (size_t)dlc_shape_count(&tensor->shape);
     return dlc_answer_is_tensor(&tensor->shape, tensor->dtype) &&
            tensor->bytes <= DLC_ANSWER_BYTES_MAX &&
@@ -117,13 +117,13 @@ static int fits(const dlc_tensor *tensor) {
             tensor->bytes >= count * dlc_dtype_bytes(tensor->dtype));
 }
 
-static dlc_status check_tensors(const net_op *op) {
+static dlc_status check_layouts(const net_op *op) {
     for (int32_t i = 0; i < op->memory.inputs; i++)
-        if (!fits(&op->in[i]))
+        if (!is_possible(&op->in[i]))
             return REFUSE(op, "it wants input %d in a type or size that it cannot have",
                           (int)i);
     for (int32_t i = 0; i < op->memory.outputs; i++)
-        if (!fits(&op->out[i]))
+        if (!is_possible(&op->out[i]))
             return REFUSE(op, "it gives output %d a type or size that it cannot have",
                           (int)i);
     return DLC_OK;
@@ -162,7 +162,7 @@ static dlc_status check_sets(const net_op *op) {
 }
 
 static dlc_status check_prepared(const net_op *op) {
-    DLC_TRY(check_tensors(op));
+    DLC_TRY(check_layouts(op));
     DLC_TRY(check_counts(op));
     DLC_TRY(check_sets(op));
     if (op->memory.workspace_bytes > DLC_ANSWER_BYTES_MAX ||

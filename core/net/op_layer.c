@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "net/layer.h"
 #include "net/ops.h"
 #include "plugin/answers.h"
 
@@ -39,8 +38,8 @@ dlc_status dlc_net_open_family(dlc_net *net, net_op *op) {
 }
 
 /* Creates channels [begin, end) of a tensor-parallel layer, or all if both are 0. */
-static dlc_status create(const dlc_net *net, net_layer *layer, int64_t begin,
-                         int64_t end) {
+static dlc_status create_layer(const dlc_net *net, net_layer *layer, int64_t begin,
+                               int64_t end) {
     const dlc_graph_layer *from = layer->from;
     int32_t node = layer->op.node;
     net_op *trained = dlc_net_op_of_node(net->args.train_net, node);
@@ -105,7 +104,7 @@ static dlc_status see_inputs(const dlc_net *net, net_layer *layer) {
 static dlc_status choose_channels(const dlc_net *net, net_layer *layer, int64_t *begin,
                                   int64_t *end) {
     const dlc_net_tensor_parallel *tp = net->args.tensor_parallel;
-    DLC_TRY(create(net, layer, 0, 0));
+    DLC_TRY(create_layer(net, layer, 0, 0));
     dlc_status status = dlc_layer_infer(layer, net_is_training(net));
     const dlc_shape *shape = &layer->op.out[0].shape;
     int64_t channels = shape->rank > 1 ? shape->dims[1] : 0;
@@ -180,7 +179,7 @@ static dlc_status give_outputs(dlc_net *net, net_layer *layer) {
     return DLC_OK;
 }
 
-static dlc_status infer(dlc_net *net, net_op *op) {
+static dlc_status infer_layer(dlc_net *net, net_op *op) {
     net_layer *layer = (net_layer *)op;
     int is_split = dlc_net_is_tensor_parallel(net->args.tensor_parallel, op->node);
     int64_t begin = 0, end = 0;
@@ -190,7 +189,7 @@ static dlc_status infer(dlc_net *net, net_op *op) {
     DLC_TRY(dlc_net_open_family(net, op));
     if (is_split)
         DLC_TRY(choose_channels(net, layer, &begin, &end));
-    DLC_TRY(create(net, layer, begin, end));
+    DLC_TRY(create_layer(net, layer, begin, end));
     DLC_TRY(dlc_layer_infer(layer, net_is_training(net)));
     DLC_TRY(give_outputs(net, layer));
     DLC_TRY(check_chunked(net, layer));
@@ -202,7 +201,7 @@ static dlc_status infer(dlc_net *net, net_op *op) {
 
 /* ---- fuse and prepare ------------------------------------------------------------ */
 
-static dlc_status fuse(net_op *op, const net_op *next) {
+static dlc_status fuse_layer(net_op *op, const net_op *next) {
     net_layer *layer = (net_layer *)op;
     const dlc_graph_layer *from = ((const net_layer *)next)->from;
     if (!DLC_CAN(layer->calls, fuse))
@@ -210,13 +209,8 @@ static dlc_status fuse(net_op *op, const net_op *next) {
     return layer->calls->fuse(layer->layer, from->feature, from->settings);
 }
 
-static size_t align_up(size_t bytes) {
-    size_t mask = DLC_BUFFER_ALIGNMENT - 1;
-    return (bytes + mask) & ~mask;
-}
-
 /* A private layout cannot be cut into blocks. Each block has a workspace. */
-static dlc_status divide(const dlc_net *net, net_layer *layer) {
+static dlc_status divide_into_blocks(const dlc_net *net, net_layer *layer) {
     net_op *op = &layer->op;
     if (op->in[0].layout || op->out[0].layout ||
         op->in[0].dtype != net->tensor[op->input[0]].tensor.dtype)
@@ -225,18 +219,18 @@ static dlc_status divide(const dlc_net *net, net_layer *layer) {
             "layer '%s': type '%s' uses a private layout, which cannot hold samples of "
             "several ranks; set [parallel] tensor_schedule = by_rank or whole_batch",
             op->name, layer->from->feature->name);
-    layer->block_workspace = align_up(op->memory.workspace_bytes);
+    layer->block_workspace = net_align(op->memory.workspace_bytes);
     op->memory.workspace_bytes = layer->block_workspace *
                                  (size_t)(net->chunks.rows / layer->block_rows);
     return DLC_OK;
 }
 
-static dlc_status prepare(dlc_net *net, net_op *op) {
+static dlc_status prepare_layer(dlc_net *net, net_op *op) {
     net_layer *layer = (net_layer *)op;
     if (layer->block_rows)
         op->in[0].shape.dims[0] = layer->block_rows;
     DLC_TRY(dlc_layer_prepare(layer));
-    return layer->block_rows ? divide(net, layer) : DLC_OK;
+    return layer->block_rows ? divide_into_blocks(net, layer) : DLC_OK;
 }
 
 /* ---- Memory ---------------------------------------------------------------------- */
@@ -260,7 +254,7 @@ static const dlc_step *step_at(const dlc_net *net, const net_layer *layer) {
                : net->args.step_at;
 }
 
-static void point(const dlc_net *net, net_op *op) {
+static void point_layer(const dlc_net *net, net_op *op) {
     net_layer *layer = (net_layer *)op;
     uint64_t accumulated = 0;
     for (int32_t j = 0; j < op->memory.outputs; j++)
@@ -348,14 +342,14 @@ static dlc_status run_layer(const dlc_net *net, const net_layer *layer,
     return DLC_OK;
 }
 
-static dlc_status forward(const dlc_net *net, net_op *op, net_run kind) {
+static dlc_status layer_forward(const dlc_net *net, net_op *op, net_run kind) {
     net_layer *layer = (net_layer *)op;
     begin_run(net, layer, kind);
     return DLC_ASK(layer->calls, "forward",
                    run_layer(net, layer, layer->calls->forward));
 }
 
-static dlc_status backward(const dlc_net *net, net_op *op, uint32_t parts) {
+static dlc_status layer_backward(const dlc_net *net, net_op *op, uint32_t parts) {
     net_layer *layer = (net_layer *)op;
     begin_run(net, layer, NET_RUN_BACKWARD);
     layer->run.backward = parts;
@@ -367,7 +361,7 @@ static dlc_status backward(const dlc_net *net, net_op *op, uint32_t parts) {
 
 /* ---- The kind -------------------------------------------------------------------- */
 
-static void describe(const dlc_net *net, const net_op *op, dlc_net_row *row) {
+static void describe_layer(const dlc_net *net, const net_op *op, dlc_net_row *row) {
     const net_layer *layer = (const net_layer *)op;
     row->type = layer->from->feature->name;
     if (!op->fused_into && !net->args.outline && DLC_CAN(layer->calls, describe))
@@ -380,13 +374,13 @@ static void free_layer(net_op *op) {
         layer->calls->destroy(layer->layer);
 }
 
-static const dlc_net_op_ops LAYER = {.infer = infer,
-                                     .fuse = fuse,
-                                     .prepare = prepare,
-                                     .point = point,
-                                     .forward = forward,
-                                     .backward = backward,
-                                     .describe = describe,
+static const dlc_net_op_ops LAYER = {.infer = infer_layer,
+                                     .fuse = fuse_layer,
+                                     .prepare = prepare_layer,
+                                     .point = point_layer,
+                                     .forward = layer_forward,
+                                     .backward = layer_backward,
+                                     .describe = describe_layer,
                                      .free = free_layer};
 
 dlc_status dlc_net_add_layer(dlc_net *net, int32_t node, net_op **op) {

@@ -44,23 +44,19 @@ static region region_of(const dlc_net *net, const net_reshard *reshard,
     return made;
 }
 
-static int64_t larger(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
-static int64_t common(int64_t a, int64_t a_count, int64_t b, int64_t b_count,
-                      int64_t *count) {
-    int64_t begin = larger(a, b);
+static int64_t common_range(int64_t a, int64_t a_count, int64_t b, int64_t b_count,
+                            int64_t *count) {
+    int64_t begin = a > b ? a : b;
     int64_t end = a + a_count < b + b_count ? a + a_count : b + b_count;
-    *count = larger(end - begin, 0);
+    *count = end > begin ? end - begin : 0;
     return begin;
 }
 
 static region intersect(const region *a, const region *b) {
     region made;
-    made.row = common(a->row, a->rows, b->row, b->rows, &made.rows);
-    made.channel = common(a->channel, a->channels, b->channel, b->channels,
-                          &made.channels);
+    made.row = common_range(a->row, a->rows, b->row, b->rows, &made.rows);
+    made.channel = common_range(a->channel, a->channels, b->channel, b->channels,
+                                &made.channels);
     return made;
 }
 
@@ -96,8 +92,8 @@ static block packed(const block *b) {
     return (block){.rows = b->rows, .width = b->width, .stride = b->width};
 }
 
-static dlc_status copy(const dlc_net *net, const float *from, const block *at_from,
-                       float *to, const block *at_to) {
+static dlc_status copy_block(const dlc_net *net, const float *from,
+                             const block *at_from, float *to, const block *at_to) {
     int dense = is_dense(at_from) && is_dense(at_to);
     int64_t rows = dense ? 1 : at_from->rows;
     size_t bytes = sizeof(float) *
@@ -145,7 +141,7 @@ static direction direction_of(const dlc_net *net, const net_reshard *reshard,
     return dir;
 }
 
-static float *take(direction *dir, size_t count) {
+static float *take_scratch(direction *dir, size_t count) {
     enum { LINE = 16 };
     float *place = dir->scratch ? dir->scratch + dir->used : NULL;
     dir->used += (count + LINE - 1) / LINE * LINE;
@@ -153,14 +149,14 @@ static float *take(direction *dir, size_t count) {
 }
 
 /* The place in dst of what a rank sends. */
-static block incoming(const direction *dir, int32_t rank) {
+static block incoming_block(const direction *dir, int32_t rank) {
     region theirs = region_from(dir, rank);
     region shared = intersect(&theirs, &dir->there);
     return block_in(dir->reshard, &dir->there, &shared);
 }
 
 /* The place in src of what is sent to a rank. */
-static block outgoing(const direction *dir, int32_t rank) {
+static block outgoing_block(const direction *dir, int32_t rank) {
     region theirs = region_to(dir, rank);
     region shared = intersect(&dir->here, &theirs);
     return block_in(dir->reshard, &dir->here, &shared);
@@ -170,15 +166,9 @@ static int is_staged(const direction *dir, const block *b) {
     return dir->sums || !is_dense(b);
 }
 
-/* The i-th other rank; each rank begins with the one after it, to balance the load. */
-static int32_t other(const direction *dir, int32_t i) {
-    const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
-    return (tp->rank + i) % tp->ranks;
-}
-
 /* Sends to a rank, or receives from it. */
-static dlc_status transfer(const direction *dir, int32_t rank, const float *from,
-                           float *to, size_t count, uint64_t *handle) {
+static dlc_status submit_one(const direction *dir, int32_t rank, const float *from,
+                             float *to, size_t count, uint64_t *handle) {
     const dlc_transfer one = {.peer = rank,
                               .tag = dlc_tag_of(DLC_TAG_RESHARD, 0),
                               .from = from,
@@ -188,72 +178,72 @@ static dlc_status transfer(const direction *dir, int32_t rank, const float *from
                                       &one, 1, handle);
 }
 
-static dlc_status receive_all(direction *dir) {
+static dlc_status begin_receive(direction *dir) {
     const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
     for (int32_t i = 1; i < tp->ranks; i++) {
-        int32_t rank = other(dir, i);
-        block b = incoming(dir, rank);
+        int32_t rank = net_other_rank(tp, i);
+        block b = incoming_block(dir, rank);
         size_t count = block_count(&b);
         if (!count)
             continue;
-        float *to = is_staged(dir, &b) ? take(dir, count) : NULL;
+        float *to = is_staged(dir, &b) ? take_scratch(dir, count) : NULL;
         if (!dir->scratch)
             continue;
         if (!to)
             to = dir->dst + b.begin;
         dir->reshard->source[rank] = to;
-        DLC_TRY(transfer(dir, rank, NULL, to, count, &dir->reshard->received[rank]));
+        DLC_TRY(submit_one(dir, rank, NULL, to, count, &dir->reshard->received[rank]));
     }
     return DLC_OK;
 }
 
-static dlc_status pack_all(direction *dir) {
+static dlc_status pack_outgoing(direction *dir) {
     const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
     for (int32_t rank = 0; rank < tp->ranks; rank++) {
-        block b = outgoing(dir, rank), dense = packed(&b);
+        block b = outgoing_block(dir, rank), dense = packed(&b);
         int mine = rank == tp->rank;
         if (!block_count(&b) || (mine && !dir->sums))
             continue;
-        float *pack = is_dense(&b) ? NULL : take(dir, block_count(&b));
+        float *pack = is_dense(&b) ? NULL : take_scratch(dir, block_count(&b));
         if (!dir->scratch)
             continue;
         dir->reshard->pack[rank] = pack ? pack : dir->src + b.begin;
         if (pack)
-            DLC_TRY(copy(dir->net, dir->src, &b, pack, &dense));
+            DLC_TRY(copy_block(dir->net, dir->src, &b, pack, &dense));
     }
     return DLC_OK;
 }
 
-static dlc_status send_all(const direction *dir) {
+static dlc_status send_packed(const direction *dir) {
     const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
     for (int32_t i = 1; i < tp->ranks; i++) {
-        int32_t rank = other(dir, i);
-        block b = outgoing(dir, rank);
+        int32_t rank = net_other_rank(tp, i);
+        block b = outgoing_block(dir, rank);
         if (block_count(&b))
-            DLC_TRY(transfer(dir, rank, dir->reshard->pack[rank], NULL, block_count(&b),
-                             NULL));
+            DLC_TRY(submit_one(dir, rank, dir->reshard->pack[rank], NULL,
+                               block_count(&b), NULL));
     }
     return DLC_OK;
 }
 
 /* Copies what a rank has sent to its place. */
-static dlc_status unpack(const direction *dir, int32_t rank) {
-    block b = incoming(dir, rank), dense = packed(&b);
+static dlc_status unpack_from(const direction *dir, int32_t rank) {
+    block b = incoming_block(dir, rank), dense = packed(&b);
     if (dir->sums || is_dense(&b))
         return DLC_OK;
-    return copy(dir->net, dir->reshard->source[rank], &dense, dir->dst, &b);
+    return copy_block(dir->net, dir->reshard->source[rank], &dense, dir->dst, &b);
 }
 
-static dlc_status wait_all(const direction *dir) {
+static dlc_status wait_received(const direction *dir) {
     const dlc_net_tensor_parallel *tp = dir->net->args.tensor_parallel;
     for (int32_t i = 1; i < tp->ranks; i++) {
-        int32_t rank = other(dir, i);
-        block b = incoming(dir, rank);
+        int32_t rank = net_other_rank(tp, i);
+        block b = incoming_block(dir, rank);
         if (!block_count(&b))
             continue;
         DLC_TRY(
             dlc_progress_engine_wait(tp->reshard_engine, dir->reshard->received[rank]));
-        DLC_TRY(unpack(dir, rank));
+        DLC_TRY(unpack_from(dir, rank));
     }
     return dlc_progress_engine_drain(tp->reshard_engine);
 }
@@ -261,15 +251,15 @@ static dlc_status wait_all(const direction *dir) {
 /* Handles this rank's own part: a contribution to the sum, or a copy to its place. */
 static dlc_status keep_own(const direction *dir) {
     int32_t rank = dir->net->args.tensor_parallel->rank;
-    block from = outgoing(dir, rank), to = incoming(dir, rank);
+    block from = outgoing_block(dir, rank), to = incoming_block(dir, rank);
     if (dir->sums) {
         dir->reshard->source[rank] = dir->reshard->pack[rank];
         return DLC_OK;
     }
-    return copy(dir->net, dir->src, &from, dir->dst, &to);
+    return copy_block(dir->net, dir->src, &from, dir->dst, &to);
 }
 
-static dlc_status sum(const direction *dir) {
+static dlc_status sum_contributions(const direction *dir) {
     const dlc_net_args *args = &dir->net->args;
     int64_t count = dir->there.rows * dir->there.channels * dir->reshard->spatial;
     if (!dir->sums || count == 0)
@@ -299,34 +289,34 @@ static dlc_status clear_rest(const direction *dir) {
                                       sizeof(float));
 }
 
-static dlc_status run(direction *dir) {
+static dlc_status run_direction(direction *dir) {
     const dlc_net *net = dir->net;
     DLC_TRY(clear_rest(dir));
     DLC_TRY(dlc_net_sync(net)); /* dst and scratch are no longer in use */
-    DLC_TRY(receive_all(dir));
-    DLC_TRY(pack_all(dir));
+    DLC_TRY(begin_receive(dir));
+    DLC_TRY(pack_outgoing(dir));
     DLC_TRY(dlc_net_sync(net));
-    DLC_TRY(send_all(dir));
+    DLC_TRY(send_packed(dir));
     DLC_TRY(keep_own(dir));
-    DLC_TRY(wait_all(dir));
-    return sum(dir);
+    DLC_TRY(wait_received(dir));
+    return sum_contributions(dir);
 }
 
-static dlc_status forward(const dlc_net *net, net_op *op, net_run kind) {
+static dlc_status reshard_forward(const dlc_net *net, net_op *op, net_run kind) {
     direction dir = direction_of(net, (net_reshard *)op, 0, net->chunks.current);
     dir.src = net->tensor[op->input[0]].data;
     dir.dst = net->tensor[op->output[0]].data;
     dir.scratch = op->scratch[kind];
-    return run(&dir);
+    return run_direction(&dir);
 }
 
-static dlc_status backward(const dlc_net *net, net_op *op, uint32_t parts) {
+static dlc_status reshard_backward(const dlc_net *net, net_op *op, uint32_t parts) {
     direction dir = direction_of(net, (net_reshard *)op, 1, net->chunks.current);
     (void)parts;
     dir.src = net->tensor[op->output[0]].diff;
     dir.dst = op->edge[0].target;
     dir.scratch = op->scratch[NET_RUN_BACKWARD];
-    return run(&dir);
+    return run_direction(&dir);
 }
 
 /* ---- Shapes ---------------------------------------------------------------------- */
@@ -336,8 +326,8 @@ static size_t scratch_of(const dlc_net *net, const net_reshard *reshard, int bac
     size_t most = 0;
     for (int32_t k = 0; k < chunks; k++) {
         direction dir = direction_of(net, reshard, backward, k);
-        (void)receive_all(&dir); /* without scratch memory this only counts */
-        (void)pack_all(&dir);
+        (void)begin_receive(&dir); /* without scratch memory this only counts */
+        (void)pack_outgoing(&dir);
         most = dir.used > most ? dir.used : most;
     }
     return most * sizeof(float);
@@ -361,7 +351,7 @@ static int64_t rows_here(const dlc_net *net, net_placement placement, int in_chu
                                        : first[tp->ranks] - first[0];
 }
 
-static dlc_status check_rows(const dlc_net *net, int32_t tensor) {
+static dlc_status check_sample_rows(const dlc_net *net, int32_t tensor) {
     const net_tensor *from = &net->tensor[tensor];
     const dlc_shape *shape = &from->tensor.shape;
     if (!from->is_inferred || from->tensor.dtype == DLC_I32 || shape->rank < 1 ||
@@ -375,7 +365,7 @@ static dlc_status check_rows(const dlc_net *net, int32_t tensor) {
 }
 
 /* Sets the tensor's shape over all ranks. */
-static void measure(const dlc_net *net, net_reshard *reshard) {
+static void set_whole_shape(const dlc_net *net, net_reshard *reshard) {
     const net_tensor *from = &net->tensor[reshard->op.input[0]];
     const dlc_shape *shape = &from->tensor.shape;
     reshard->samples = rows_here(net, REPLICATED, reshard->in_chunk);
@@ -388,10 +378,10 @@ static void measure(const dlc_net *net, net_reshard *reshard) {
 }
 
 /* It moves plain float32. */
-static dlc_status infer(dlc_net *net, net_op *op) {
+static dlc_status infer_reshard(dlc_net *net, net_op *op) {
     net_reshard *reshard = (net_reshard *)op;
-    DLC_TRY(check_rows(net, op->input[0]));
-    measure(net, reshard);
+    DLC_TRY(check_sample_rows(net, op->input[0]));
+    set_whole_shape(net, reshard);
     op->in[0] = op->out[0] = (dlc_tensor){
         .shape = net->tensor[op->input[0]].tensor.shape, .dtype = DLC_F32};
     op->out[0].shape.dims[0] = rows_here(net, reshard->to, reshard->in_chunk);
@@ -414,9 +404,9 @@ static void free_reshard(net_op *op) {
 }
 
 static const dlc_net_op_ops RESHARD = {.is_collective = 1,
-                                       .infer = infer,
-                                       .forward = forward,
-                                       .backward = backward,
+                                       .infer = infer_reshard,
+                                       .forward = reshard_forward,
+                                       .backward = reshard_backward,
                                        .describe = dlc_net_describe_inserted,
                                        .free = free_reshard};
 

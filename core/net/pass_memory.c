@@ -1,14 +1,135 @@
-/* The pass `memory`: plans a buffer for each tensor, gradient and workspace, in use
- * from the first step that writes it to the last that reads it. Step i is forward of
- * operation i, step 2n-1-i its backward. */
-#include "net/passes.h"
+/* The passes that plan memory. Buffers are in use from the first step that writes them
+ * to the last that reads them; step i is forward of operation i, step 2n-1-i its
+ * backward. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "net/ops.h"
+
+/* ---- The pass `params` ----------------------------------------------------------- */
+
+/* Gives parameters their offsets in the arenas, in the order in which backward
+ * completes them, so that a bucket is a contiguous slice. */
+
+/* Every parameter begins on a piece, so that its norm does not depend on where it is.
+ */
+static size_t align_count(size_t count) {
+    return (count + DLC_SQUARE_PIECE - 1) / DLC_SQUARE_PIECE * DLC_SQUARE_PIECE;
+}
+
+static int32_t count_params(const dlc_net *net) {
+    int32_t count = 0;
+    for (int32_t i = 0; i < net->ops; i++)
+        if (!net->op[i]->fused_into)
+            count += net->op[i]->memory.params;
+    return count;
+}
+
+static dlc_status allocate_tables(dlc_net *net, int32_t count) {
+    size_t n = (size_t)count;
+    net->param = dlc_alloc(n, sizeof *net->param);
+    int complete = net->param != NULL;
+    for (int32_t s = 0; s < DLC_PARAM_SETS; s++) {
+        net->segment[s] = dlc_alloc(n, sizeof *net->segment[s]);
+        net->arenas[s].segment = net->segment[s];
+        complete &= net->segment[s] != NULL;
+    }
+    return complete ? DLC_OK : DLC_ERR_NOMEM;
+}
+
+static const dlc_net_param *find_net_param(const dlc_net *net, const char *name) {
+    ptrdiff_t i = dlc_names_find(&net->param_names, name);
+    return i < 0 ? NULL : &net->param[i].own;
+}
+
+/* Sets the offset of the next parameter: after the others, or the one that it has in
+ * the training net. */
+static dlc_status place_param(const dlc_net *net, dlc_net_param *param, size_t end) {
+    param->offset = end;
+    if (!net->args.train_net)
+        return DLC_OK;
+    const dlc_net_param *same = find_net_param(net->args.train_net, param->name);
+    if (!same || same->count != param->count || same->is_buffer != param->is_buffer ||
+        same->is_frozen != param->is_frozen || same->set != param->set)
+        return dlc_fail(
+            DLC_ERR_CONFIG,
+            "%s: a test needs this parameter, but training does not have it in the same "
+            "size; let the layer take part in both phases",
+            param->name);
+    param->offset = same->offset;
+    return DLC_OK;
+}
+
+static void add_segment(dlc_net *net, const dlc_net_param *param,
+                        const dlc_param *from) {
+    int32_t index = net->arenas[param->set].segments++;
+    net->segment[param->set][index] = (dlc_segment){.name = param->name,
+                                                    .offset = param->offset,
+                                                    .count = param->count,
+                                                    .lr_mult = from->lr_mult,
+                                                    .decay_mult = from->decay_mult};
+}
+
+static size_t *end_of_arena(dlc_arenas *arenas, const dlc_net_param *param) {
+    if (param->is_frozen)
+        return &arenas->frozen_count;
+    return param->is_buffer ? &arenas->buffer_count : &arenas->count;
+}
+
+static dlc_status add_param(dlc_net *net, net_op *op, int32_t index) {
+    const net_layer *layer = (const net_layer *)op; /* nothing else has parameters */
+    const dlc_param *from = &op->param[index];
+    char *name = dlc_format("%s.%s", op->name, from->name);
+    if (!name)
+        return DLC_ERR_NOMEM;
+    net_param *added = &net->param[net->params++];
+    dlc_net_param *param = &added->own;
+    *added = (net_param){.op = op, .index = index, .name = name};
+    *param = (dlc_net_param){.name = name,
+                             .shape = from->shape,
+                             .is_buffer = !net_is_trained(op, index),
+                             .is_average = (from->flags & DLC_PARAM_BUFFER) != 0,
+                             .is_frozen = op->frozen,
+                             .is_common = op->in_group,
+                             .count = (size_t)op->memory.param_count[index],
+                             .set = layer->total_channels > 0 ? DLC_PARAMS_ROWS
+                                                              : DLC_PARAMS_WHOLE,
+                             .whole = from->shape,
+                             .first = layer->channel_begin,
+                             .order = (op->node + 1) * DLC_MAX_PARAMS - 1 - index};
+    if (param->set == DLC_PARAMS_ROWS)
+        param->whole.dims[0] = layer->total_channels;
+    DLC_TRY(dlc_names_add(&net->param_names, name, (size_t)net->params - 1));
+    size_t *end = end_of_arena(&net->arenas[param->set], param);
+    DLC_TRY(place_param(net, param, *end));
+    *end += align_count(param->count);
+    if (!param->is_buffer)
+        add_segment(net, param, from);
+    return DLC_OK;
+}
+
+dlc_status dlc_net_pass_params(dlc_net *net) {
+    DLC_TRY(allocate_tables(net, count_params(net)));
+    for (int32_t i = net->ops - 1; i >= 0; i--) {
+        net_op *op = net->op[i];
+        op->first_param = net->params;
+        for (int32_t j = 0; !op->fused_into && j < op->memory.params; j++)
+            DLC_TRY(add_param(net, op, j));
+    }
+    net->arenas[DLC_PARAMS_WHOLE].control_words = DLC_CONTROL_WORDS;
+    net->arenas[DLC_PARAMS_WHOLE].count += DLC_CONTROL_WORDS;
+    return DLC_OK;
+}
+
+/* ---- The pass `memory` ----------------------------------------------------------- */
+
+/* Plans a buffer for each tensor, gradient and workspace. */
 
 static void use_until(dlc_net *net, int32_t buffer, int32_t step) {
     if (buffer >= 0 && net->buffer[buffer].last < step)
         net->buffer[buffer].last = step;
 }
-
-/* ---- Activations ----------------------------------------------------------------- */
 
 /* The last step of forward that writes or reads the tensor. */
 static int32_t last_forward_read(const dlc_net *net, int32_t tensor) {
@@ -18,7 +139,7 @@ static int32_t last_forward_read(const dlc_net *net, int32_t tensor) {
     return last > written ? last : written;
 }
 
-static int is_measured(const net_tensor *tensor) {
+static int is_metric_output(const net_tensor *tensor) {
     return tensor->producer && tensor->producer->caps & DLC_LAYER_METRIC;
 }
 
@@ -26,7 +147,7 @@ static int is_measured(const net_tensor *tensor) {
 static int32_t last_read(const dlc_net *net, int32_t tensor) {
     const net_tensor *from = &net->tensor[tensor];
     int32_t first, last;
-    if (is_measured(from)) /* metrics are read after the pass */
+    if (is_metric_output(from)) /* metrics are read after the pass */
         return 2 * net->ops - 1;
     dlc_net_backward_reads(net, tensor, &first, &last);
     if (last == NO_STEP || from->recompute_before)
@@ -97,8 +218,6 @@ static dlc_status plan_batch(dlc_net *net) {
     }
     return DLC_OK;
 }
-
-/* ---- Gradients ------------------------------------------------------------------- */
 
 /* May the gradient of input `j` overwrite that of the output, which is not read after
  * this step? Only one input may. */
@@ -180,4 +299,79 @@ dlc_status dlc_net_pass_memory(dlc_net *net) {
         if (!net->op[i]->fused_into)
             DLC_TRY(plan_op(net, net->op[i]));
     return plan_gradients(net);
+}
+
+/* ---- The pass `offsets` ---------------------------------------------------------- */
+
+/* The last pass. It places the planned buffers in one block, so that buffers that are
+ * never in use at the same time share bytes. */
+
+static int by_size(const void *left, const void *right) {
+    const dlc_buffer *a = *(const dlc_buffer *const *)left;
+    const dlc_buffer *b = *(const dlc_buffer *const *)right;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    return a < b ? -1 : 1; /* ties are broken the same way on every machine */
+}
+
+static int are_in_use_together(const dlc_buffer *a, const dlc_buffer *b) {
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* The lowest offset at which a buffer fits between those that are placed, which are
+ * sorted by offset, and in use at the same time. */
+static size_t lowest_gap(dlc_buffer *const *placed, size_t count,
+                         const dlc_buffer *buffer) {
+    size_t offset = 0, bytes = net_align(buffer->bytes);
+    for (size_t i = 0; i < count && placed[i]->offset < offset + bytes; i++) {
+        size_t end = placed[i]->offset + net_align(placed[i]->bytes);
+        if (end > offset && are_in_use_together(placed[i], buffer))
+            offset = end;
+    }
+    return offset;
+}
+
+/* Keeps the order by offset, of equal ones the one in which they come. */
+static void insert_placed(dlc_buffer **placed, size_t count, dlc_buffer *buffer) {
+    size_t begin = 0, end = count;
+    while (begin < end) {
+        size_t middle = begin + (end - begin) / 2;
+        if (placed[middle]->offset <= buffer->offset)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    memmove(&placed[begin + 1], &placed[begin], (count - begin) * sizeof(dlc_buffer *));
+    placed[begin] = buffer;
+}
+
+dlc_status dlc_buffers_place(dlc_buffer *buffers, size_t count, size_t *total) {
+    dlc_status status = DLC_ERR_NOMEM;
+    dlc_buffer **order = dlc_alloc(count, sizeof(dlc_buffer *));
+    dlc_buffer **placed = dlc_alloc(count, sizeof(dlc_buffer *));
+    if (!order || !placed)
+        goto out;
+    for (size_t i = 0; i < count; i++)
+        order[i] = &buffers[i];
+    qsort(order, count, sizeof(dlc_buffer *), by_size);
+
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++) {
+        order[i]->offset = lowest_gap(placed, i, order[i]);
+        insert_placed(placed, i, order[i]);
+        size_t end = order[i]->offset + net_align(order[i]->bytes);
+        if (end > size)
+            size = end;
+    }
+    *total = size;
+    status = DLC_OK;
+out:
+    dlc_free(placed);
+    dlc_free(order);
+    return status;
+}
+
+dlc_status dlc_net_pass_offsets(dlc_net *net) {
+    return dlc_buffers_place(net->buffer, (size_t)net->buffers_planned,
+                             &net->activation_bytes);
 }

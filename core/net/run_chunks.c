@@ -1,9 +1,9 @@
 /* The schedule of batch chunks. Buffers of submitted transfers belong to the progress
  * engine until it is waited for; everything else is used by the train thread and the
  * queue. */
-#include "net/run_chunks.h"
+#include "net/run.h"
 
-#include "net/memory.h"
+#include "net/ops.h"
 
 static net_op *gather_of(const dlc_net *net) {
     return net->op[net->chunks.first_op];
@@ -19,15 +19,11 @@ static size_t row_size(const dlc_net *net) {
     return (size_t)(dlc_shape_count(shape) / shape->dims[0]);
 }
 
-static int32_t ranks_of(const dlc_net *net) {
-    return net->args.tensor_parallel->ranks;
-}
-
 static net_rows own_rows(const dlc_net *net, int32_t chunk) {
-    return dlc_net_chunk_rows(&net->chunks, chunk, net->args.tensor_parallel->rank);
+    return dlc_net_chunk_rows(&net->chunks, chunk, net->chunks.tp->rank);
 }
 
-static dlc_status fill(const dlc_net *net, void *dst, int byte, size_t bytes) {
+static dlc_status fill_memory(const dlc_net *net, void *dst, int byte, size_t bytes) {
     const dlc_net_args *args = &net->args;
     return args->device_ops->fill(args->device, args->queue, dst, byte, bytes);
 }
@@ -44,7 +40,7 @@ static void add_rows(dlc_net *net, int32_t rank, dlc_tag tag, const float *from,
             .peer = rank, .tag = tag, .from = from, .to = to, .bytes = bytes};
 }
 
-static dlc_status submit(dlc_net *net, uint64_t *handle) {
+static dlc_status submit_rows(dlc_net *net, uint64_t *handle) {
     int32_t count = net->chunks.transfers;
     net->chunks.transfers = 0;
     return dlc_progress_engine_submit(net->args.tensor_parallel->chunk_engine,
@@ -55,16 +51,11 @@ static dlc_status wait_for(const dlc_net *net, uint64_t handle) {
     return dlc_progress_engine_wait(net->args.tensor_parallel->chunk_engine, handle);
 }
 
-/* The i-th other rank; each rank begins with the one after it, to balance the load. */
-static int32_t other(const dlc_net *net, int32_t i) {
-    return (net->args.tensor_parallel->rank + i) % ranks_of(net);
-}
-
 /* ---- Gathering the input --------------------------------------------------------- */
 
 static int is_full(const dlc_net *net, int32_t chunk) {
     int64_t count = 0;
-    for (int32_t r = 0; r < ranks_of(net); r++)
+    for (int32_t r = 0; r < net->chunks.tp->ranks; r++)
         count += dlc_net_chunk_rows(&net->chunks, chunk, r).count;
     return count == net->chunks.rows;
 }
@@ -77,18 +68,19 @@ static dlc_status begin_gather(dlc_net *net, int32_t chunk, float *to) {
     net_rows own = own_rows(net, chunk);
     dlc_tag tag = dlc_tag_of(DLC_TAG_CHUNK_GATHER, (uint64_t)chunk);
     if (!is_full(net, chunk))
-        DLC_TRY(fill(net, to, 0, (size_t)chunks->rows * row * sizeof *to));
+        DLC_TRY(fill_memory(net, to, 0, (size_t)chunks->rows * row * sizeof *to));
     DLC_TRY(dlc_net_sync(net));
-    for (int32_t i = 1; i < ranks_of(net); i++) {
-        net_rows rows = dlc_net_chunk_rows(chunks, chunk, other(net, i));
+    for (int32_t i = 1; i < net->chunks.tp->ranks; i++) {
+        net_rows rows = dlc_net_chunk_rows(chunks, chunk,
+                                           net_other_rank(net->chunks.tp, i));
         float *at = to + (size_t)rows.at * row;
-        add_rows(net, other(net, i), tag, NULL, at, rows.count);
+        add_rows(net, net_other_rank(net->chunks.tp, i), tag, NULL, at, rows.count);
     }
-    DLC_TRY(submit(net, &chunks->gathered[chunk % 2]));
+    DLC_TRY(submit_rows(net, &chunks->gathered[chunk % 2]));
     from += (size_t)own.own * row;
-    for (int32_t i = 1; i < ranks_of(net); i++)
-        add_rows(net, other(net, i), tag, from, NULL, own.count);
-    DLC_TRY(submit(net, &chunks->sent));
+    for (int32_t i = 1; i < net->chunks.tp->ranks; i++)
+        add_rows(net, net_other_rank(net->chunks.tp, i), tag, from, NULL, own.count);
+    DLC_TRY(submit_rows(net, &chunks->sent));
     return dlc_net_copy(net, to + (size_t)own.at * row, from,
                         (size_t)own.count * row * sizeof *to);
 }
@@ -96,7 +88,7 @@ static dlc_status begin_gather(dlc_net *net, int32_t chunk, float *to) {
 /* ---- Reducing the gradient of the input ------------------------------------------ */
 
 /* The place of what the i-th other rank sends. */
-static float *place_of(const dlc_net *net, float *received, int32_t i) {
+static float *place_of_received(const dlc_net *net, float *received, int32_t i) {
     return received + (size_t)(i - 1) * (size_t)net->chunks.local_rows * row_size(net);
 }
 
@@ -109,16 +101,17 @@ static dlc_status begin_reduce(dlc_net *net, int32_t chunk) {
     int64_t own = own_rows(net, chunk).count;
     dlc_tag tag = dlc_tag_of(DLC_TAG_CHUNK_REDUCE, (uint64_t)chunk);
     DLC_TRY(dlc_net_sync(net));
-    for (int32_t i = 1; i < ranks_of(net); i++) {
-        float *at = place_of(net, received, i);
-        add_rows(net, other(net, i), tag, NULL, at, own);
+    for (int32_t i = 1; i < net->chunks.tp->ranks; i++) {
+        float *at = place_of_received(net, received, i);
+        add_rows(net, net_other_rank(net->chunks.tp, i), tag, NULL, at, own);
     }
-    for (int32_t i = 1; i < ranks_of(net); i++) {
-        net_rows rows = dlc_net_chunk_rows(chunks, chunk, other(net, i));
+    for (int32_t i = 1; i < net->chunks.tp->ranks; i++) {
+        net_rows rows = dlc_net_chunk_rows(chunks, chunk,
+                                           net_other_rank(net->chunks.tp, i));
         float *at = diff + (size_t)rows.at * row;
-        add_rows(net, other(net, i), tag, at, NULL, rows.count);
+        add_rows(net, net_other_rank(net->chunks.tp, i), tag, at, NULL, rows.count);
     }
-    return submit(net, &chunks->reduced[chunk % 2]);
+    return submit_rows(net, &chunks->reduced[chunk % 2]);
 }
 
 /* Waits for the other ranks' contributions, and sums them into the input's gradient. */
@@ -135,13 +128,14 @@ static dlc_status end_reduce(const dlc_net *net, int32_t chunk, const float *dif
     if (own.count == 0)
         return DLC_OK;
     part[args->tensor_parallel->rank] = diff + (size_t)own.at * row;
-    for (int32_t i = 1; i < ranks_of(net); i++)
-        part[other(net, i)] = place_of(net, received, i);
+    for (int32_t i = 1; i < net->chunks.tp->ranks; i++)
+        part[net_other_rank(net->chunks.tp, i)] = place_of_received(net, received, i);
     return args->device_ops->sum(args->device, args->queue, (size_t)own.count * row,
-                                 part, ranks_of(net), into + (size_t)own.own * row);
+                                 part, net->chunks.tp->ranks,
+                                 into + (size_t)own.own * row);
 }
 
-static int is_reduced(const dlc_net *net) {
+static int reduces_input(const dlc_net *net) {
     return gather_of(net)->runs_backward;
 }
 
@@ -177,7 +171,7 @@ static dlc_status add_metric(const dlc_net *net, const net_op *op) {
                                  dlc_net_buffer_at(net, op->chunk_metric_buffer));
 }
 
-static dlc_status forward_op(dlc_net *net, net_op *op) {
+static dlc_status chunk_forward_op(dlc_net *net, net_op *op) {
     if (is_idle(net, op))
         return DLC_OK;
     DLC_TRY(dlc_net_forward_op(net, op));
@@ -213,7 +207,7 @@ static dlc_status add_gradients(const dlc_net *net, const net_op *op) {
     return DLC_OK;
 }
 
-static dlc_status backward_op(dlc_net *net, net_op *op, const net_done *done) {
+static dlc_status chunk_backward_op(dlc_net *net, net_op *op, const net_done *done) {
     redirect_gradients(net, op);
     if (!is_idle(net, op))
         DLC_TRY(dlc_net_backward_op(net, op));
@@ -251,7 +245,7 @@ static dlc_status copy_label(const dlc_net *net, int32_t chunk, int32_t field) {
     void *to = net->tensor[chunks->label[field]].data;
     const char *from = net->tensor[field].data;
     if (own.count < chunks->local_rows) /* the others do not count */
-        DLC_TRY(fill(net, to, 0xff, (size_t)chunks->local_rows * row));
+        DLC_TRY(fill_memory(net, to, 0xff, (size_t)chunks->local_rows * row));
     return dlc_net_copy(net, to, from + (size_t)own.own * row, (size_t)own.count * row);
 }
 
@@ -273,7 +267,7 @@ static void use_chunk(dlc_net *net, int32_t chunk, int64_t sample) {
 /* Waits until the chunk is gathered, and begins to gather the next one. */
 static dlc_status begin_chunk(dlc_net *net, int32_t chunk, int64_t sample) {
     net_chunks *chunks = &net->chunks;
-    if (chunk > 1 && is_reduced(net))
+    if (chunk > 1 && reduces_input(net))
         DLC_TRY(end_previous_reduce(net, chunk - 2));
     if (chunk > 0)
         swap_buffers(net);
@@ -290,7 +284,7 @@ static dlc_status begin_chunk(dlc_net *net, int32_t chunk, int64_t sample) {
 static dlc_status chunk_forward(dlc_net *net, int32_t chunk, int64_t sample) {
     DLC_TRY(begin_chunk(net, chunk, sample));
     for (int32_t i = net->chunks.first_op + 1; i < net->ops; i++)
-        DLC_TRY(forward_op(net, net->op[i]));
+        DLC_TRY(chunk_forward_op(net, net->op[i]));
     return DLC_OK;
 }
 
@@ -313,8 +307,8 @@ static dlc_status chunk_backward(dlc_net *net, int32_t chunk, const net_done *do
         if (net->op[i]->caps & DLC_LAYER_LOSS)
             net->op[i]->chunk_share = (float)chunk_share(net, net->op[i], chunk);
     for (int32_t i = net->ops - 1; i > net->chunks.first_op; i--)
-        DLC_TRY(backward_op(net, net->op[i], done));
-    return is_reduced(net) ? begin_reduce(net, chunk) : DLC_OK;
+        DLC_TRY(chunk_backward_op(net, net->op[i], done));
+    return reduces_input(net) ? begin_reduce(net, chunk) : DLC_OK;
 }
 
 /* ---- The batch ------------------------------------------------------------------- */
@@ -322,19 +316,20 @@ static dlc_status chunk_backward(dlc_net *net, int32_t chunk, const net_done *do
 static dlc_status clear_metrics(const dlc_net *net) {
     for (int32_t i = net->chunks.first_op; i < net->ops; i++)
         if (net->op[i]->chunk_metric_buffer != NO_BUFFER)
-            DLC_TRY(fill(net, dlc_net_buffer_at(net, net->op[i]->chunk_metric_buffer),
-                         0, 2 * sizeof(float)));
+            DLC_TRY(fill_memory(net,
+                                dlc_net_buffer_at(net, net->op[i]->chunk_metric_buffer),
+                                0, 2 * sizeof(float)));
     return DLC_OK;
 }
 
-static dlc_status begin_batch(dlc_net *net) {
+static dlc_status begin_chunks(dlc_net *net) {
     net->chunks.sample = net->all_sample;
     DLC_TRY(clear_metrics(net));
     return begin_gather(net, 0, gathered(net)->data);
 }
 
 /* What comes before the chunked part sees this rank's samples, as before. */
-static dlc_status end_batch(dlc_net *net, int64_t sample) {
+static dlc_status end_chunks(dlc_net *net, int64_t sample) {
     dlc_net_set_sample(net, sample);
     return wait_for(net, net->chunks.sent);
 }
@@ -343,10 +338,10 @@ dlc_status dlc_net_chunks_forward(dlc_net *net) {
     int64_t sample = net->sample;
     if (net->chunks.count == 0)
         return DLC_OK;
-    DLC_TRY(begin_batch(net));
+    DLC_TRY(begin_chunks(net));
     for (int32_t k = 0; k < net->chunks.count; k++)
         DLC_TRY(chunk_forward(net, k, sample));
-    return end_batch(net, sample);
+    return end_chunks(net, sample);
 }
 
 dlc_status dlc_net_chunks_train(dlc_net *net, const net_done *done) {
@@ -354,14 +349,14 @@ dlc_status dlc_net_chunks_train(dlc_net *net, const net_done *done) {
     int32_t count = net->chunks.count;
     if (count == 0)
         return DLC_OK;
-    DLC_TRY(begin_batch(net));
+    DLC_TRY(begin_chunks(net));
     for (int32_t k = 0; k < count; k++) {
         DLC_TRY(chunk_forward(net, k, sample));
         DLC_TRY(chunk_backward(net, k, done));
     }
-    if (is_reduced(net) && count > 1)
+    if (reduces_input(net) && count > 1)
         DLC_TRY(end_previous_reduce(net, count - 2));
-    if (is_reduced(net))
+    if (reduces_input(net))
         DLC_TRY(end_current_reduce(net, count - 1));
-    return end_batch(net, sample);
+    return end_chunks(net, sample);
 }

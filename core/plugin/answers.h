@@ -1,6 +1,6 @@
 /* Checks of what plugins return: the core believes no number of a plugin. A wrong one
  * is a DLC_ERR_PLUGIN that names the feature and its plugin. Answers of layers are
- * checked in net/layer_calls.h with these helpers. */
+ * checked in net/layer_calls.c with these helpers. */
 #ifndef DLC_PLUGIN_ANSWERS_H
 #define DLC_PLUGIN_ANSWERS_H
 

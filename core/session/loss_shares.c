@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "net/graph_search.h"
+#include "net/graph.h"
 #include "session/session.h"
 
 /* A count is two control words, so that sums over the ranks are exact in float32: its

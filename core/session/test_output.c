@@ -2,7 +2,7 @@
 #include "session/test_output.h"
 
 #include "base/memory.h"
-#include "net/graph_search.h"
+#include "net/graph.h"
 #include "plugin/device_objects.h"
 #include "session/nets.h"
 

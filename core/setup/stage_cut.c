@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "net/graph_search.h"
+#include "net/graph.h"
 
 void dlc_stage_cut_free(dlc_stage_cut *cut) {
     dlc_free(cut->first);

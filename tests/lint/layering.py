@@ -42,11 +42,11 @@ CORE = {
 # file may include those of its own floor and of lower ones.
 FLOORS = {
     "net": ["graph graph_search",
-            "net buffers placement chunks ir",  # a net, as data
-            "layer layer_calls op_* ops",                      # kinds of operations
-            "pass_* passes",
-            "memory params build",
-            "run_op run_chunks run metrics describe"],          # the executor
+            "net placement ir",                 # a net, as data
+            "layer_calls op_* ops",             # kinds of operations
+            "pass_*",
+            "build",
+            "run run_chunks describe"],         # the executor
 }
 
 # Folders whose subfolders are rooms: these may include the files beside them, and nothing

@@ -1,6 +1,6 @@
-/* Tests the placement of buffers (core/net/buffers.c): those in use at the same time do
- * not overlap, and little memory is wasted. */
-#include "net/buffers.h"
+/* Tests the placement of buffers (core/net/pass_memory.c): those in use at the same
+ * time do not overlap, and little memory is wasted. */
+#include "net/ir.h"
 
 #include <stdlib.h>
 

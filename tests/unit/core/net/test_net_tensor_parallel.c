@@ -1,4 +1,4 @@
-/* Tests nets with tensor-parallel layers (core/net/pass_shard.c, op_reshard.c,
+/* Tests nets with tensor-parallel layers (core/net/pass_split.c, op_reshard.c,
  * run_chunks.c): losses, gradients and initial weights of several ranks, each of them a
  * thread, match those of the whole net on one rank. */
 #include <math.h>

@@ -1,8 +1,8 @@
-/* Runs one operation, forward or backward, with all that every kind needs around it: it
- * waits for weights, recomputes, adds up gradients, reports activity and measures time.
- * Schedules are made of these calls (run.c, run_chunks.c). */
-#ifndef DLC_NET_RUN_OP_H
-#define DLC_NET_RUN_OP_H
+/* Runs operations. A schedule is made of calls for one operation, forward or backward,
+ * each with all that every kind needs around it: run.c runs the whole batch,
+ * run_chunks.c batch chunks. */
+#ifndef DLC_NET_RUN_H
+#define DLC_NET_RUN_H
 
 #include "net/ir.h"
 
@@ -22,5 +22,12 @@ dlc_status dlc_net_gradients_done(const dlc_net *net, const net_op *op,
 
 /* Reports that an operation is about to run. */
 void dlc_net_note_activity(const dlc_net *net, const char *phase, const net_op *op);
+
+/* ---- Batch chunks (placement.h) -------------------------------------------------- */
+
+/* Run the chunked part for all chunks of a batch: forward alone, or with backward.
+ * Without batch chunks there is no such part, and they do nothing. */
+dlc_status dlc_net_chunks_forward(dlc_net *net);
+dlc_status dlc_net_chunks_train(dlc_net *net, const net_done *done);
 
 #endif
