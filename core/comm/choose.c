@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/scopes.h"
 #include "plugin/answers.h"
 
 enum { REASON = 256 };
@@ -38,8 +39,8 @@ static asked *asked_of(request *q, dlc_comm_scope scope) {
     return &q->asked[(scope.below + 1) * DLC_DOMAIN_LEVELS + scope.within];
 }
 
-static double seconds_of(const request *q, const dlc_transport_prediction *p,
-                         double bytes) {
+static double predicted_seconds(const request *q, const dlc_transport_prediction *p,
+                                double bytes) {
     if (!(p->bandwidth > 0))
         return 0;
     return q->args->cost ? q->args->cost(p, bytes) : p->latency + bytes / p->bandwidth;
@@ -85,7 +86,8 @@ static dlc_status ask_scope(request *q, const dlc_feature *feature,
         if (status != DLC_OK)
             (void)snprintf(its_reason, REASON, "%s", dlc_detail());
         int can = its.bandwidth > 0;
-        if (any && can && seconds_of(q, &its, bytes) <= seconds_of(q, slowest, bytes))
+        if (any && can &&
+            predicted_seconds(q, &its, bytes) <= predicted_seconds(q, slowest, bytes))
             continue;
         any = 1;
         *slowest = its;
@@ -125,8 +127,8 @@ static dlc_status judge(request *q, const dlc_feature *feature, dlc_comm_scope s
     DLC_TRY(ask_scope(q, feature, scope, settings, path, reason));
     correct(q, feature->name, scope, &path->prediction, reason);
     double bytes = q->bytes * dlc_scopes_fraction(&q->scopes, scope);
-    return add_verdict(q, feature->name, scope, seconds_of(q, &path->prediction, bytes),
-                       reason);
+    return add_verdict(q, feature->name, scope,
+                       predicted_seconds(q, &path->prediction, bytes), reason);
 }
 
 /* Adds the verdict on an installed transport, loading it if it can work with the
@@ -207,7 +209,7 @@ typedef struct stack {
 } stack;
 
 /* A reduction goes through all levels, one after the other. */
-static void weigh(request *q, stack *s) {
+static void weigh_stack(request *q, stack *s) {
     dlc_transport_prediction sum = {.size = sizeof sum};
     s->seconds = 0;
     for (int32_t i = 0; i < s->levels; i++) {
@@ -222,14 +224,14 @@ static void weigh(request *q, stack *s) {
     }
     sum.small_bandwidth = 1 / sum.small_bandwidth;
     sum.bandwidth = 1 / sum.bandwidth;
-    s->seconds = seconds_of(q, &sum, q->bytes);
+    s->seconds = predicted_seconds(q, &sum, q->bytes);
 }
 
 static double with_margin(const stack *s) {
     return s->seconds * (1 + LEVEL_MARGIN * s->levels);
 }
 
-static void keep_best(const stack *s, stack best[2]) {
+static void keep_best_stack(const stack *s, stack best[2]) {
     if (!(s->seconds > 0))
         return;
     if (!(best[0].seconds > 0) || with_margin(s) < with_margin(&best[0])) {
@@ -244,12 +246,12 @@ static void keep_best(const stack *s, stack best[2]) {
 static dlc_status try_stack(request *q, stack *s, stack best[2]) {
     for (int32_t i = 0; i < s->levels; i++)
         DLC_TRY(judge_all(q, s->scope[i]));
-    weigh(q, s);
-    keep_best(s, best);
+    weigh_stack(q, s);
+    keep_best_stack(s, best);
     for (int32_t i = 0; i < s->levels; i++) {
         s->pick[i] = 1;
-        weigh(q, s);
-        keep_best(s, best);
+        weigh_stack(q, s);
+        keep_best_stack(s, best);
         s->pick[i] = 0;
     }
     return DLC_OK;
@@ -275,7 +277,7 @@ static void add_stack_name(request *q, const stack *s, dlc_text *text) {
                      asked_of(q, s->scope[i])->feature[s->pick[i]]->name);
 }
 
-static dlc_status take(request *q, const stack best[2]) {
+static dlc_status take_best(request *q, const stack best[2]) {
     dlc_transport_choice *choice = q->choice;
     dlc_text next = {0};
     for (int32_t i = 0; i < best->levels; i++) {
@@ -324,7 +326,7 @@ static dlc_status choose_best(request *q) {
         stack s = make_stack(level, levels, bits);
         DLC_TRY(try_stack(q, &s, best));
     }
-    return best->seconds > 0 ? take(q, best) : none_fits(q->choice);
+    return best->seconds > 0 ? take_best(q, best) : none_fits(q->choice);
 }
 
 /* ---- By name ----------------------------------------------------------------- */
@@ -393,9 +395,7 @@ dlc_status dlc_transport_choose(const dlc_choose_args *args,
                  .bytes = args->bytes > 0 ? args->bytes : DEFAULT_BYTES,
                  .choice = choice,
                  .asked = dlc_alloc(SCOPES, sizeof *q.asked)};
-    const dlc_scopes_args ranks = {args->group, args->topo, args->domains,
-                                   args->any_order};
-    dlc_status status = q.asked ? dlc_scopes_open(&ranks, &q.scopes) : DLC_ERR_NOMEM;
+    dlc_status status = q.asked ? dlc_scopes_open(args, &q.scopes) : DLC_ERR_NOMEM;
     choice->bytes = q.bytes;
     if (status == DLC_OK)
         status = strcmp(args->wanted, "auto") == 0 ? choose_best(&q)
@@ -405,4 +405,104 @@ dlc_status dlc_transport_choose(const dlc_choose_args *args,
     dlc_scopes_close(&q.scopes);
     dlc_free(q.asked);
     return status;
+}
+
+/* ---- As text --------------------------------------------------------------------- */
+
+static const char *level_plural(int32_t level) {
+    static const char *const text[DLC_DOMAIN_LEVELS] = {
+        "devices",    "NVLink islands", "PCIe switches", "host bridges",
+        "NUMA nodes", "nodes",          "racks",         "jobs"};
+    return text[level];
+}
+
+void dlc_comm_scope_text(dlc_comm_scope scope, char text[48]) {
+    if (scope.below != DLC_SCOPE_RANKS)
+        (void)snprintf(text, 48, " between the %s", level_plural(scope.below));
+    else if (scope.within != DLC_DOMAIN_JOB)
+        (void)snprintf(text, 48, " inside the %s", level_plural(scope.within));
+    else
+        text[0] = '\0';
+}
+
+void dlc_transport_choice_name(const dlc_transport_choice *choice, dlc_text *text) {
+    for (int32_t i = 0; i < choice->levels; i++)
+        dlc_text_add(text, "%s%s", i > 0 ? "+" : "", choice->level[i].feature->name);
+}
+
+/* The verdict that was chosen in a scope; NULL: the choice has no such level. */
+static const dlc_transport_verdict *chosen_in(const dlc_transport_choice *choice,
+                                              dlc_comm_scope scope) {
+    for (size_t i = 0; i < choice->verdicts; i++)
+        if (choice->verdict[i].chosen &&
+            dlc_comm_scope_is_same(choice->verdict[i].scope, scope))
+            return &choice->verdict[i];
+    return NULL;
+}
+
+/* The seconds of the choice in a scope: of all of it for all ranks. -1: the choice has
+ * no such level. */
+static double chosen_seconds(const dlc_transport_choice *choice, dlc_comm_scope scope) {
+    const dlc_transport_verdict *chosen = chosen_in(choice, scope);
+    if (scope.below == DLC_SCOPE_RANKS && scope.within == DLC_DOMAIN_JOB)
+        return choice->seconds;
+    return chosen ? chosen->seconds : -1;
+}
+
+static void add_duration(dlc_text *text, double seconds) {
+    if (seconds >= 1)
+        dlc_text_add(text, "%.3g s", seconds);
+    else if (seconds >= 1e-3)
+        dlc_text_add(text, "%.3g ms", seconds * 1e3);
+    else
+        dlc_text_add(text, "%.3g us", seconds * 1e6);
+}
+
+static void add_prediction(const dlc_transport_choice *choice, dlc_text *text) {
+    if (!(choice->seconds > 0))
+        return;
+    dlc_text_add(text, "    predicted ");
+    add_duration(text, choice->seconds);
+    dlc_text_add(text, " to reduce %.3g MB", choice->bytes / 1e6);
+    if (choice->next) {
+        dlc_text_add(text, "; next best: %s, ", choice->next);
+        add_duration(text, choice->next_seconds);
+    }
+    dlc_text_add(text, "\n");
+}
+
+void dlc_transport_choice_text(const dlc_transport_choice *choice, dlc_text *text) {
+    char scope[48];
+    for (int32_t i = 0; i < choice->levels; i++) {
+        const dlc_transport_verdict *v = chosen_in(choice, choice->level[i].scope);
+        dlc_comm_scope_text(v->scope, scope);
+        dlc_text_add(text, "transport: %s%s: %s\n", v->name, scope, v->reason);
+    }
+    add_prediction(choice, text);
+    for (size_t i = 0; i < choice->verdicts; i++) {
+        const dlc_transport_verdict *v = &choice->verdict[i];
+        double against = chosen_seconds(choice, v->scope);
+        if (v->chosen || against < 0)
+            continue;
+        dlc_comm_scope_text(v->scope, scope);
+        dlc_text_add(text, "    not %s%s: ", v->name, scope);
+        if (v->seconds > 0 && against > 0) {
+            dlc_text_add(text, "slower, ");
+            add_duration(text, v->seconds);
+            dlc_text_add(text, " against ");
+            add_duration(text, against);
+            dlc_text_add(text, ": ");
+        }
+        dlc_text_add(text, "%s\n", v->reason);
+    }
+}
+
+void dlc_transport_choice_free(dlc_transport_choice *choice) {
+    for (size_t i = 0; i < choice->verdicts; i++) {
+        dlc_free(choice->verdict[i].name);
+        dlc_free(choice->verdict[i].reason);
+    }
+    dlc_free(choice->verdict);
+    dlc_free(choice->next);
+    *choice = (dlc_transport_choice){0};
 }

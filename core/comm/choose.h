@@ -9,8 +9,20 @@
 #define DLC_COMM_CHOOSE_H
 
 #include "base/text.h"
-#include "comm/scopes.h"
 #include "plugin/registry.h"
+#include "topology/domains.h"
+
+/* Which ranks a transport would connect: the domains of one level, one rank of each,
+ * within each domain of a higher level. */
+typedef struct dlc_comm_scope {
+    int32_t below;  /* dlc_domain_level; DLC_SCOPE_RANKS: every rank */
+    int32_t within; /* dlc_domain_level; DLC_DOMAIN_JOB: all are in one */
+} dlc_comm_scope;
+#define DLC_SCOPE_RANKS (-1)
+
+static inline int dlc_comm_scope_is_same(dlc_comm_scope a, dlc_comm_scope b) {
+    return a.below == b.below && a.within == b.within;
+}
 
 /* What was found out about one transport in one scope. */
 typedef struct dlc_transport_verdict {

@@ -1,5 +1,5 @@
 /* Communicators: the collectives of a group of ranks, over one transport for all of
- * them, or over several levels (levels.h): reduced inside domains, exchanged between
+ * them, or over several levels (nodes.h): reduced inside domains, exchanged between
  * them, and spread inside.
  *
  * A reduction gives the same bits on every rank, whatever the size, the chunking and
@@ -13,7 +13,7 @@
 #ifndef DLC_COMM_COMM_H
 #define DLC_COMM_COMM_H
 
-#include "comm/levels.h"
+#include "comm/nodes.h"
 
 typedef struct dlc_comm dlc_comm;
 

@@ -7,8 +7,9 @@
 
 #include "comm/comm.h"
 #include "comm/oob.h"
-#include "comm/outer.h"
 #include "comm/team.h"
+
+typedef struct dlc_outer dlc_outer;
 
 struct dlc_comm {
     int32_t rank, ranks;
@@ -25,5 +26,8 @@ struct dlc_comm {
     atomic_uint_fast64_t deadline; /* of all calls; 0: none */
     dlc_status failed;             /* the first error */
 };
+
+/* collectives.c: ends the thread of the outermost level; NULL is allowed. */
+void dlc_outer_close(dlc_outer *outer);
 
 #endif

@@ -18,8 +18,8 @@ dlc_status dlc_comm_check(void *context) {
     return comm->check(comm->job);
 }
 
-static dlc_status oob_all_gather(void *context, const void *mine, size_t bytes,
-                                 void *all) {
+static dlc_status comm_all_gather(void *context, const void *mine, size_t bytes,
+                                  void *all) {
     dlc_comm *comm = context;
     return comm->oob_all_gather(comm->job, mine, bytes, all);
 }
@@ -76,7 +76,7 @@ static dlc_status open_levels(dlc_comm *comm, const dlc_comm_args *args,
     device.cpus = NULL;
     DLC_TRY(make_levels(comm, args));
     DLC_TRY(args->device_ops->open(&device, &comm->device));
-    DLC_TRY(dlc_oob_open(comm->rank, comm->ranks, comm, oob_all_gather, dlc_comm_check,
+    DLC_TRY(dlc_oob_open(comm->rank, comm->ranks, comm, comm_all_gather, dlc_comm_check,
                          &comm->oob));
     int32_t *members = dlc_alloc(ranks, sizeof *members);
     dlc_rank_info *rank_info = dlc_alloc(ranks, sizeof *rank_info);
@@ -169,7 +169,7 @@ void dlc_comm_describe(dlc_comm *comm, char *text, size_t bytes) {
             !used[0] || length >= bytes)
             continue;
         length += (size_t)snprintf(text + length, bytes - length, "%s%s: %s",
-                                   length ? "; " : "", team->feature->name, used);
+                                   length ? "; " : "", team->how.feature->name, used);
     }
 }
 

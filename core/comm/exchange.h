@@ -5,7 +5,7 @@
  * ranks, in the order in which they were started, while the train thread goes on. If
  * the train thread waits for a bucket that the exchange thread hasn't begun, it does
  * the work itself, which saves waking a thread and sleeping. Where the transport
- * reduces on a queue of the device there is no thread (stream_ordered.h).
+ * reduces on a queue of the device there is no thread.
  *
  * With sharded updates (shard_optimizer) a bucket is reduced with a reduce-scatter,
  * each rank updates its shard of the weights, and an all-gather distributes them: as

@@ -28,7 +28,7 @@ typedef struct measuring {
 /* ---- Who takes part -------------------------------------------------------------- */
 
 /* Whether this rank is the one of its machine: in the team of rank 0. */
-static int takes_part(measuring *m) {
+static int leads_machine(measuring *m) {
     const dlc_rank_info *info = m->how->rank_info;
     m->team = dlc_comm_team(m->comm, m->how->levels - 1, m->members);
     for (int32_t i = 0; i < m->links->machines; i++)
@@ -55,7 +55,7 @@ static int32_t partner_of(int32_t machine, int32_t machines, int32_t round) {
 
 /* ---- Messages -------------------------------------------------------------------- */
 
-static dlc_status exchange(const measuring *m, int32_t with, size_t bytes) {
+static dlc_status exchange_messages(const measuring *m, int32_t with, size_t bytes) {
     const dlc_transport_ops *ops = m->team->ops;
     dlc_endpoint *endpoint = m->team->endpoint;
     char *sent = m->links->memory.base, *received = sent + BYTES;
@@ -72,10 +72,10 @@ static dlc_status time_pair(const measuring *m, int32_t machine) {
     double *best = &m->seconds[machine];
     if (with < 0)
         return DLC_OK;
-    DLC_TRY(exchange(m, with, FIRST));
+    DLC_TRY(exchange_messages(m, with, FIRST));
     for (int i = 0; i < TIMES; i++) {
         uint64_t since = dlc_now_ns();
-        DLC_TRY(exchange(m, with, BYTES));
+        DLC_TRY(exchange_messages(m, with, BYTES));
         double seconds = fmax(dlc_since(since), 1e-9);
         *best = i > 0 ? fmin(*best, seconds) : seconds;
     }
@@ -95,7 +95,7 @@ static dlc_status time_all(const measuring *m) {
 /* ---- Gathering ------------------------------------------------------------------- */
 
 /* A pair takes as long as the longer of its two. */
-static dlc_status gather(const measuring *m) {
+static dlc_status gather_times(const measuring *m) {
     size_t machines = (size_t)m->links->machines;
     DLC_TRY(dlc_comm_oob_all_gather(m->comm, m->seconds, machines * sizeof(double),
                                     m->all));
@@ -121,11 +121,11 @@ static int is_complete(const dlc_machine_links *links) {
     return 1;
 }
 
-static dlc_status measure(measuring *m, dlc_device *device) {
+static dlc_status measure_links(measuring *m, dlc_device *device) {
     dlc_machine_links *links = m->links;
     const dlc_device_ops *ops = m->how->device_ops;
     dlc_status status = DLC_OK;
-    if (takes_part(m)) {
+    if (leads_machine(m)) {
         DLC_TRY(dlc_device_alloc(ops, device, 2 * (size_t)BYTES, 0, &links->memory));
         DLC_TRY(ops->fill(device, NULL, links->memory.base, 0, 2 * (size_t)BYTES));
         dlc_comm_set_deadline(m->comm, dlc_now_ns() + PATIENCE_NS);
@@ -133,7 +133,7 @@ static dlc_status measure(measuring *m, dlc_device *device) {
         dlc_comm_set_deadline(m->comm, 0);
     }
     DLC_TRY(status);
-    DLC_TRY(gather(m));
+    DLC_TRY(gather_times(m));
     if (!is_complete(links))
         links->machines = 0;
     return DLC_OK;
@@ -155,7 +155,7 @@ dlc_status dlc_machine_links_measure(const dlc_comm_args *how, dlc_device *devic
                    .seconds = dlc_alloc(machines, sizeof *m.seconds),
                    .all = dlc_alloc(ranks * machines, sizeof *m.all)};
     int complete = links->bandwidth && m.members && m.leader && m.seconds && m.all;
-    dlc_status status = complete ? measure(&m, device) : DLC_ERR_NOMEM;
+    dlc_status status = complete ? measure_links(&m, device) : DLC_ERR_NOMEM;
     dlc_free(m.all);
     dlc_free(m.seconds);
     dlc_free(m.leader);

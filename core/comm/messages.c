@@ -85,40 +85,40 @@ static int gathering(size_t k) {
     return 2 + (int)(k % 2);
 }
 
-static size_t first_of(const dlc_team *team, int set) {
+static size_t first_request(const dlc_team *team, int set) {
     return 2 * (size_t)team->args.ranks * (size_t)set;
 }
 
 static dlc_request **next_request(dlc_team *team, int set, int32_t peer) {
-    size_t at = first_of(team, set) + team->pending[set]++;
+    size_t at = first_request(team, set) + team->pending[set]++;
     team->peers[at] = peer;
     return &team->requests[at];
 }
 
-static dlc_status send(dlc_team *team, int set, int32_t peer, dlc_tag tag,
-                       const void *buffer, size_t bytes) {
+static dlc_status send_in_set(dlc_team *team, int set, int32_t peer, dlc_tag tag,
+                              const void *buffer, size_t bytes) {
     return team->ops->send(team->endpoint, peer, tag, buffer, bytes,
                            next_request(team, set, peer));
 }
 
-static dlc_status recv(dlc_team *team, int set, int32_t peer, dlc_tag tag, void *buffer,
-                       size_t bytes) {
+static dlc_status recv_in_set(dlc_team *team, int set, int32_t peer, dlc_tag tag,
+                              void *buffer, size_t bytes) {
     return team->ops->recv(team->endpoint, peer, tag, buffer, bytes,
                            next_request(team, set, peer));
 }
 
 /* Waits for all requests of a set. After an error the remaining requests belong to the
  * endpoint, which can then only be closed. */
-static dlc_status wait_all(dlc_team *team, int set) {
-    size_t first = first_of(team, set), end = first + team->pending[set];
+static dlc_status wait_for_set(dlc_team *team, int set) {
+    size_t first = first_request(team, set), end = first + team->pending[set];
 
     team->pending[set] = 0;
     for (size_t i = first; i < end; i++) {
         dlc_team_await(team, team->peers[i]);
         DLC_TRY(DLC_ASK(team->ops, "wait",
                         team->ops->wait(team->endpoint, team->requests[i])));
-        if (team->on_progress)
-            team->on_progress(team->progress_context);
+        if (team->how.on_progress)
+            team->how.on_progress(team->how.progress_context);
     }
     dlc_team_await(team, DLC_TEAM_NOBODY);
     return DLC_OK;
@@ -210,11 +210,11 @@ dlc_status dlc_messages_all_reduce_one_round(dlc_team *team, float *buffer,
     DLC_TRY(make_requests(team));
     for (int32_t i = 1; i < team->args.ranks; i++) {
         int32_t r = peer_of(team, i);
-        DLC_TRY(recv(team, 0, r, TAG(TAG_SMALL), chunk_from(team, 0, r), bytes));
+        DLC_TRY(recv_in_set(team, 0, r, TAG(TAG_SMALL), chunk_from(team, 0, r), bytes));
     }
     for (int32_t i = 1; i < team->args.ranks; i++)
-        DLC_TRY(send(team, 0, peer_of(team, i), TAG(TAG_SMALL), buffer, bytes));
-    DLC_TRY(wait_all(team, 0));
+        DLC_TRY(send_in_set(team, 0, peer_of(team, i), TAG(TAG_SMALL), buffer, bytes));
+    DLC_TRY(wait_for_set(team, 0));
     return sum_set(team, 0, count, buffer);
 }
 
@@ -240,15 +240,15 @@ static dlc_status start_chunk(dlc_team *team, const float *buffer, size_t count,
     (void)slice_chunk(team, count, team->args.rank, k, &mine);
     for (int32_t i = 1; (mine > 0 || k == 0) && i < team->args.ranks; i++) {
         int32_t r = peer_of(team, i);
-        DLC_TRY(recv(team, set, r, TAG(TAG_REDUCE), chunk_from(team, set, r),
-                     mine * sizeof(float)));
+        DLC_TRY(recv_in_set(team, set, r, TAG(TAG_REDUCE), chunk_from(team, set, r),
+                            mine * sizeof(float)));
     }
     for (int32_t i = 1; i < team->args.ranks; i++) {
         int32_t r = peer_of(team, i);
         size_t at = slice_chunk(team, count, r, k, &theirs);
         if (theirs > 0 || k == 0)
-            DLC_TRY(send(team, set, r, TAG(TAG_REDUCE), buffer + at,
-                         theirs * sizeof(float)));
+            DLC_TRY(send_in_set(team, set, r, TAG(TAG_REDUCE), buffer + at,
+                                theirs * sizeof(float)));
     }
     return DLC_OK;
 }
@@ -259,22 +259,23 @@ static dlc_status start_sums(dlc_team *team, float *buffer, size_t count, size_t
     size_t mine = 0, theirs = 0;
     size_t begin = slice_chunk(team, count, team->args.rank, k, &mine);
 
-    DLC_TRY(wait_all(team, set));
+    DLC_TRY(wait_for_set(team, set));
     for (int32_t i = 1; i < team->args.ranks; i++) {
         int32_t r = peer_of(team, i);
         size_t at = slice_chunk(team, count, r, k, &theirs);
         if (theirs > 0)
-            DLC_TRY(recv(team, set, r, TAG(TAG_GATHER), buffer + at,
-                         theirs * sizeof(float)));
+            DLC_TRY(recv_in_set(team, set, r, TAG(TAG_GATHER), buffer + at,
+                                theirs * sizeof(float)));
     }
     for (int32_t i = 1; mine > 0 && i < team->args.ranks; i++)
-        DLC_TRY(send(team, set, peer_of(team, i), TAG(TAG_GATHER), buffer + begin,
-                     mine * sizeof(float)));
+        DLC_TRY(send_in_set(team, set, peer_of(team, i), TAG(TAG_GATHER),
+                            buffer + begin, mine * sizeof(float)));
     return DLC_OK;
 }
 
 /* Reduces this rank's slice; `spreads`: and sends it to all ranks. */
-static dlc_status reduce(dlc_team *team, float *buffer, size_t count, int spreads) {
+static dlc_status reduce_slice(dlc_team *team, float *buffer, size_t count,
+                               int spreads) {
     size_t ranks = (size_t)team->args.ranks;
     size_t slice = count / ranks + (count % ranks > 0);
     size_t chunks = (slice + chunk_of(team) - 1) / chunk_of(team);
@@ -287,25 +288,24 @@ static dlc_status reduce(dlc_team *team, float *buffer, size_t count, int spread
         size_t at = slice_chunk(team, count, team->args.rank, k, &n);
         if (k + 1 < chunks)
             DLC_TRY(start_chunk(team, buffer, count, k + 1));
-        DLC_TRY(wait_all(team, reducing(k)));
+        DLC_TRY(wait_for_set(team, reducing(k)));
         DLC_TRY(sum_set(team, reducing(k), n, buffer + at));
         if (spreads)
             DLC_TRY(start_sums(team, buffer, count, k));
     }
-    DLC_TRY(wait_all(team, gathering(0)));
-    return wait_all(team, gathering(1));
+    DLC_TRY(wait_for_set(team, gathering(0)));
+    return wait_for_set(team, gathering(1));
 }
 
 dlc_status dlc_messages_reduce_scatter(dlc_team *team, float *buffer, size_t count) {
-    return reduce(team, buffer, count, 0);
+    return reduce_slice(team, buffer, count, 0);
 }
 
 dlc_status dlc_messages_all_reduce(dlc_team *team, float *buffer, size_t count) {
-    return reduce(team, buffer, count, 1);
+    return reduce_slice(team, buffer, count, 1);
 }
 
-/* ---- Other collectives ------------------------------------------------------------
- */
+/* ---- Other collectives ----------------------------------------------------------- */
 
 dlc_status dlc_messages_all_gather(dlc_team *team, float *buffer, size_t count) {
     int32_t ranks = team->args.ranks, me = team->args.rank;
@@ -317,17 +317,19 @@ dlc_status dlc_messages_all_gather(dlc_team *team, float *buffer, size_t count) 
         int32_t r = peer_of(team, i);
         size_t at = dlc_slice(count, r, ranks);
         size_t n = dlc_slice(count, r + 1, ranks) - at;
-        DLC_TRY(recv(team, 0, r, TAG(TAG_GATHER), buffer + at, n * sizeof(float)));
+        DLC_TRY(
+            recv_in_set(team, 0, r, TAG(TAG_GATHER), buffer + at, n * sizeof(float)));
     }
     for (int32_t i = 1; i < ranks; i++) /* empty slices, too: see start_chunk */
-        DLC_TRY(send(team, 0, peer_of(team, i), TAG(TAG_GATHER), buffer + mine, bytes));
-    return wait_all(team, 0);
+        DLC_TRY(send_in_set(team, 0, peer_of(team, i), TAG(TAG_GATHER), buffer + mine,
+                            bytes));
+    return wait_for_set(team, 0);
 }
 
 /* Broadcasts one part down a binomial tree. Numbered from the root, rank v receives it
  * from v without its lowest set bit and forwards it to v plus every lower bit. */
-static dlc_status forward(dlc_team *team, int32_t root, unsigned char *part,
-                          size_t bytes) {
+static dlc_status forward_part(dlc_team *team, int32_t root, unsigned char *part,
+                               size_t bytes) {
     int32_t ranks = team->args.ranks;
     int32_t v = (team->args.rank - root + ranks) % ranks, bit = 1;
 
@@ -335,14 +337,14 @@ static dlc_status forward(dlc_team *team, int32_t root, unsigned char *part,
         bit *= 2;
     if (v > 0) {
         int32_t from = (v - bit + root) % ranks;
-        DLC_TRY(recv(team, 0, from, TAG(TAG_BROADCAST), part, bytes));
-        DLC_TRY(wait_all(team, 0));
+        DLC_TRY(recv_in_set(team, 0, from, TAG(TAG_BROADCAST), part, bytes));
+        DLC_TRY(wait_for_set(team, 0));
     }
     for (bit /= 2; bit > 0; bit /= 2)
         if (v + bit < ranks)
-            DLC_TRY(send(team, 0, (v + bit + root) % ranks, TAG(TAG_BROADCAST), part,
-                         bytes));
-    return wait_all(team, 0);
+            DLC_TRY(send_in_set(team, 0, (v + bit + root) % ranks, TAG(TAG_BROADCAST),
+                                part, bytes));
+    return wait_for_set(team, 0);
 }
 
 dlc_status dlc_messages_broadcast(dlc_team *team, int32_t root, void *buffer,
@@ -352,7 +354,7 @@ dlc_status dlc_messages_broadcast(dlc_team *team, int32_t root, void *buffer,
     DLC_TRY(make_requests(team));
     while (bytes > 0) {
         size_t part = bytes < FORWARD_BYTES ? bytes : FORWARD_BYTES;
-        DLC_TRY(forward(team, root, at, part));
+        DLC_TRY(forward_part(team, root, at, part));
         at += part;
         bytes -= part;
     }
@@ -366,9 +368,9 @@ dlc_status dlc_messages_barrier(dlc_team *team) {
     DLC_TRY(make_requests(team));
     for (int32_t distance = 1; distance < ranks; distance *= 2) {
         int32_t to = (me + distance) % ranks, from = (me - distance + ranks) % ranks;
-        DLC_TRY(recv(team, 0, from, TAG(TAG_BARRIER), NULL, 0));
-        DLC_TRY(send(team, 0, to, TAG(TAG_BARRIER), NULL, 0));
-        DLC_TRY(wait_all(team, 0));
+        DLC_TRY(recv_in_set(team, 0, from, TAG(TAG_BARRIER), NULL, 0));
+        DLC_TRY(send_in_set(team, 0, to, TAG(TAG_BARRIER), NULL, 0));
+        DLC_TRY(wait_for_set(team, 0));
     }
     return DLC_OK;
 }

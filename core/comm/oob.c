@@ -94,8 +94,8 @@ static dlc_status exchange_headers(dlc_oob *oob, size_t bytes, int state, size_t
 
 /* Gathers every rank's data, padded to `most` bytes each; release *all with dlc_free.
  */
-static dlc_status exchange(dlc_oob *oob, const void *mine, size_t bytes, size_t most,
-                           char **all) {
+static dlc_status exchange_data(dlc_oob *oob, const void *mine, size_t bytes,
+                                size_t most, char **all) {
     char *out = dlc_alloc(most, 1);
     char *in = dlc_alloc((size_t)oob->ranks * most, 1);
     dlc_status status = out && in ? DLC_OK : DLC_ERR_NOMEM;
@@ -143,7 +143,7 @@ dlc_status dlc_oob_all_gather(void *job, const void *mine, size_t bytes, void *a
     DLC_TRY(exchange_headers(oob, bytes, CALLING, &most, &all_finished));
     dlc_status status = check_headers(members, bytes);
     if (most > 0) /* takes part in the round even if this group's call is wrong */
-        DLC_TRY(exchange(oob, mine, bytes, most, &data));
+        DLC_TRY(exchange_data(oob, mine, bytes, most, &data));
     for (int32_t i = 0; status == DLC_OK && data && i < members->ranks; i++)
         memcpy((char *)all + (size_t)i * bytes, data + (size_t)members->rank[i] * most,
                bytes);
@@ -181,7 +181,7 @@ dlc_status dlc_oob_finish(dlc_oob *oob, dlc_status mine) {
         if (all_finished)
             return mine == DLC_OK ? find_failed(oob) : mine;
         if (most > 0)
-            DLC_TRY(exchange(oob, NULL, 0, most, &data));
+            DLC_TRY(exchange_data(oob, NULL, 0, most, &data));
         dlc_free(data);
     }
 }

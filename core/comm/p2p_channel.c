@@ -37,21 +37,20 @@ struct dlc_p2p {
 
 /* ---- Services for the transport ------------------------------------------------ */
 
-static dlc_status check(void *context) {
+static dlc_status check_p2p(void *context) {
     dlc_p2p *p2p = context;
     if (atomic_load_explicit(&p2p->cancelled, memory_order_relaxed))
         return dlc_fail(DLC_ERR_CANCELLED, "the P2P channel was cancelled");
     return p2p->check(p2p->job);
 }
 
-static dlc_status oob_all_gather(void *context, const void *mine, size_t bytes,
+static dlc_status p2p_all_gather(void *context, const void *mine, size_t bytes,
                                  void *all) {
     dlc_p2p *p2p = context;
     return p2p->oob_all_gather(p2p->job, mine, bytes, all);
 }
 
-/* ---- The channel's calls ----------------------------------------------------------
- */
+/* ---- The channel's calls --------------------------------------------------------- */
 
 /* Of the caller, which may be a plugin. */
 static dlc_status check_peer(dlc_p2p *p2p, int32_t peer) {
@@ -59,7 +58,7 @@ static dlc_status check_peer(dlc_p2p *p2p, int32_t peer) {
         return dlc_fail(DLC_ERR_INTERNAL,
                         "rank %d exchanges a message with rank %d, of %d ranks",
                         p2p->table.rank, peer, p2p->table.ranks);
-    return check(p2p);
+    return check_p2p(p2p);
 }
 
 static dlc_status p2p_send(void *context, int32_t peer, dlc_tag tag, const void *buffer,
@@ -80,7 +79,7 @@ static dlc_status p2p_recv(void *context, int32_t peer, dlc_tag tag, void *buffe
 
 static dlc_status p2p_test(void *context, dlc_request *request, int *done) {
     const dlc_team *team = ((dlc_p2p *)context)->team;
-    DLC_TRY(check(context));
+    DLC_TRY(check_p2p(context));
     return team->ops->test(team->endpoint, request, done);
 }
 
@@ -136,7 +135,7 @@ static dlc_status p2p_wait_any(void *context, dlc_request *const *requests,
     int woken = 0;
 
     if (can_block(p2p)) {
-        DLC_TRY(check(p2p));
+        DLC_TRY(check_p2p(p2p));
         DLC_TRY(DLC_ASK(
             team->ops, "wait_any",
             team->ops->wait_any(team->endpoint, requests, count, seconds, which)));
@@ -189,8 +188,8 @@ static void p2p_cancel(void *context) {
 
 /* Checks that the transport connects all ranks: one that was chosen between the nodes
  * may not connect the ranks of one node. */
-static dlc_status check_transport(const dlc_p2p *p2p, const dlc_comm_args *args,
-                                  const dlc_comm_level *level) {
+static dlc_status check_connects_all(const dlc_p2p *p2p, const dlc_comm_args *args,
+                                     const dlc_comm_level *level) {
     dlc_transport_args asked = {.size = sizeof asked,
                                 .rank = args->rank,
                                 .ranks = args->ranks,
@@ -212,15 +211,15 @@ static dlc_status check_transport(const dlc_p2p *p2p, const dlc_comm_args *args,
         level->feature->name, reason);
 }
 
-static dlc_status open_team(dlc_p2p *p2p, const dlc_comm_args *args,
-                            int32_t *job_rank) {
+static dlc_status open_p2p_team(dlc_p2p *p2p, const dlc_comm_args *args,
+                                int32_t *job_rank) {
     const dlc_comm_level *level = &args->level[args->levels - 1];
     dlc_device_args device = args->device;
 
     device.threads = 1; /* the calling thread */
     device.cpus = NULL;
     DLC_TRY(args->device_ops->open(&device, &p2p->device));
-    DLC_TRY(check_transport(p2p, args, level));
+    DLC_TRY(check_connects_all(p2p, args, level));
     for (int32_t r = 0; r < args->ranks; r++)
         job_rank[r] = dlc_comm_job_rank(args, r);
     dlc_team_args team = {.feature = level->feature,
@@ -232,8 +231,8 @@ static dlc_status open_team(dlc_p2p *p2p, const dlc_comm_args *args,
                           .device = p2p->device,
                           .any_order = 1, /* it reduces nothing */
                           .job = p2p,
-                          .oob_all_gather = oob_all_gather,
-                          .check = check,
+                          .oob_all_gather = p2p_all_gather,
+                          .check = check_p2p,
                           .job_rank = job_rank,
                           .on_wait = args->on_wait,
                           .progress_context = args->progress_context};
@@ -262,7 +261,7 @@ dlc_status dlc_p2p_open(const dlc_comm_args *args, dlc_p2p **p2p) {
                             ? dlc_fail(DLC_ERR_IO,
                                        "cannot create an eventfd for a P2P channel: %s",
                                        strerror(errno))
-                            : open_team(made, args, job_rank);
+                            : open_p2p_team(made, args, job_rank);
     dlc_free(job_rank);
     if (status != DLC_OK) {
         dlc_p2p_close(made);
@@ -277,7 +276,7 @@ dlc_status dlc_p2p_open(const dlc_comm_args *args, dlc_p2p **p2p) {
                                     .recv = p2p_recv,
                                     .test = p2p_test,
                                     .wait_any = p2p_wait_any,
-                                    .check = check,
+                                    .check = check_p2p,
                                     .wakeup = p2p_wakeup,
                                     .cancel = p2p_cancel};
     dlc_p2p_await(made, DLC_TEAM_ANYONE);

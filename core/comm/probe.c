@@ -68,7 +68,7 @@ static dlc_status team_check(void *team_) {
     return team->args.check(team->args.job);
 }
 
-static dlc_p2p_channel channel_of(dlc_team *team) {
+static dlc_p2p_channel team_channel(dlc_team *team) {
     return (dlc_p2p_channel){.size = sizeof(dlc_p2p_channel),
                              .context = team,
                              .rank = team->args.rank,
@@ -86,7 +86,7 @@ static int shares_memory(const dlc_device_ops *ops) {
 }
 
 /* Memory that others can map, or, if there is no such memory, any. */
-static dlc_status allocate(probing *p, offer *mine) {
+static dlc_status allocate_probe(probing *p, offer *mine) {
     const dlc_device_ops *ops = p->args->how->device_ops;
     const size_t bytes = (size_t)DLC_PROBE_PARTS * DLC_PROBE_BYTES;
     mine->handle.size = sizeof mine->handle;
@@ -169,7 +169,7 @@ static dlc_status try_messages(probing *p, int32_t level) {
 static dlc_status try_team(probing *p, int32_t level, dlc_team *team, int32_t *wrote) {
     dlc_probe_trial *t = &p->trial[level];
     dlc_memory mapped = {.size = 0};
-    dlc_p2p_channel channel = channel_of(team);
+    dlc_p2p_channel channel = team_channel(team);
     prepare_trial(p, level, team);
     t->p2p = &channel;
     map_next(p, t, team, &mapped);
@@ -210,7 +210,7 @@ static int is_worse(const dlc_probe_finding *a, const dlc_probe_finding *b) {
     return b->slowdown > 0 && (!(a->slowdown > 0) || a->slowdown > b->slowdown);
 }
 
-static dlc_status agree(probing *p, int32_t level, dlc_probe_finding *worst) {
+static dlc_status agree_on_worst(probing *p, int32_t level, dlc_probe_finding *worst) {
     DLC_TRY(dlc_comm_oob_all_gather(p->comm, &p->trial[level].finding, sizeof *worst,
                                     p->findings));
     *worst = p->findings[0];
@@ -221,8 +221,8 @@ static dlc_status agree(probing *p, int32_t level, dlc_probe_finding *worst) {
 }
 
 /* *again: a level looks slow and none is broken. */
-static dlc_status try_once(probing *p, uint64_t salt, dlc_probe_finding *finding,
-                           int *again) {
+static dlc_status try_all_levels(probing *p, uint64_t salt, dlc_probe_finding *finding,
+                                 int *again) {
     int32_t levels = p->args->how->levels;
     int slow = 0, unusable = 0;
     for (int32_t i = 0; i < levels; i++) {
@@ -230,7 +230,7 @@ static dlc_status try_once(probing *p, uint64_t salt, dlc_probe_finding *finding
         DLC_TRY(try_level(p, i));
     }
     for (int32_t i = 0; i < levels; i++) {
-        DLC_TRY(agree(p, i, &finding[i]));
+        DLC_TRY(agree_on_worst(p, i, &finding[i]));
         slow |= finding[i].slowdown > 0;
         unusable |= finding[i].from >= 0 && !(finding[i].slowdown > 0);
     }
@@ -238,9 +238,9 @@ static dlc_status try_once(probing *p, uint64_t salt, dlc_probe_finding *finding
     return DLC_OK;
 }
 
-static dlc_status run(probing *p, dlc_probe_finding *finding) {
+static dlc_status run_probe(probing *p, dlc_probe_finding *finding) {
     offer mine = {.is_shared = 0};
-    DLC_TRY(allocate(p, &mine));
+    DLC_TRY(allocate_probe(p, &mine));
     for (int32_t i = 0; i < DLC_COMM_LEVELS; i++)
         p->trial[i] = (dlc_probe_trial){.ops = p->args->how->device_ops,
                                         .device = p->args->device,
@@ -253,7 +253,7 @@ static dlc_status run(probing *p, dlc_probe_finding *finding) {
     dlc_status status = DLC_OK;
     int again = 1;
     for (uint64_t i = 1; status == DLC_OK && again && i <= ATTEMPTS; i++)
-        status = try_once(p, i, finding, &again);
+        status = try_all_levels(p, i, finding, &again);
     return status;
 }
 
@@ -271,7 +271,7 @@ dlc_status dlc_probe_run(dlc_probe *probe, const dlc_probe_args *args, dlc_comm 
                  .wrote = dlc_alloc(ranks, sizeof *p.wrote),
                  .findings = dlc_alloc(ranks, sizeof *p.findings)};
     int complete = p.scratch && p.members && p.offers && p.wrote && p.findings;
-    dlc_status status = complete ? run(&p, finding) : DLC_ERR_NOMEM;
+    dlc_status status = complete ? run_probe(&p, finding) : DLC_ERR_NOMEM;
     dlc_free(p.findings);
     dlc_free(p.wrote);
     dlc_free(p.offers);

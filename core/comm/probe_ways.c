@@ -1,5 +1,5 @@
 /* Sends bytes on each way, compares and times them. */
-#include "comm/probe_ways.h"
+#include "comm/probe.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -34,27 +34,27 @@ static uint64_t pattern(int32_t rank, uint64_t salt, uint64_t word) {
     return (word + seed) * UINT64_C(0x9e3779b97f4a7c15) + seed;
 }
 
-static char *part(char *base, dlc_probe_part which) {
+static char *probe_part(char *base, dlc_probe_part which) {
     return base + (size_t)which * DLC_PROBE_BYTES;
 }
 
-static dlc_status write(const dlc_probe_trial *trial, dlc_probe_part to,
-                        uint64_t salt) {
+static dlc_status write_pattern(const dlc_probe_trial *trial, dlc_probe_part to,
+                                uint64_t salt) {
     for (uint64_t i = 0; i < WORDS; i++)
         trial->scratch[i] = pattern(trial->rank, salt, i);
-    return trial->ops->copy(trial->device, NULL, part(trial->base, to), trial->scratch,
-                            DLC_PROBE_BYTES);
+    return trial->ops->copy(trial->device, NULL, probe_part(trial->base, to),
+                            trial->scratch, DLC_PROBE_BYTES);
 }
 
 dlc_status dlc_probe_prepare(const dlc_probe_trial *trial) {
-    return write(trial, DLC_PROBE_OWN, 0);
+    return write_pattern(trial, DLC_PROBE_OWN, 0);
 }
 
-static dlc_status compare(dlc_probe_trial *trial, dlc_probe_way way, dlc_probe_part in,
-                          int32_t rank, uint64_t salt) {
+static dlc_status compare_pattern(dlc_probe_trial *trial, dlc_probe_way way,
+                                  dlc_probe_part in, int32_t rank, uint64_t salt) {
     char why[96];
-    DLC_TRY(trial->ops->copy(trial->device, NULL, trial->scratch, part(trial->base, in),
-                             DLC_PROBE_BYTES));
+    DLC_TRY(trial->ops->copy(trial->device, NULL, trial->scratch,
+                             probe_part(trial->base, in), DLC_PROBE_BYTES));
     for (uint64_t i = 0; i < WORDS; i++) {
         uint64_t expected = pattern(rank, salt, i), found = trial->scratch[i];
         if (found == expected)
@@ -70,13 +70,13 @@ static dlc_status compare(dlc_probe_trial *trial, dlc_probe_way way, dlc_probe_p
 }
 
 dlc_status dlc_probe_check_written(dlc_probe_trial *trial) {
-    return compare(trial, DLC_PROBE_WRITE, DLC_PROBE_WRITTEN, trial->previous,
-                   trial->salt);
+    return compare_pattern(trial, DLC_PROBE_WRITE, DLC_PROBE_WRITTEN, trial->previous,
+                           trial->salt);
 }
 
 /* ---- Ways -------------------------------------------------------------------- */
 
-static void keep_best(double *best, uint64_t since) {
+static void keep_best_time(double *best, uint64_t since) {
     double seconds = fmax(dlc_since(since), 1e-9);
     *best = *best > 0 ? fmin(*best, seconds) : seconds;
 }
@@ -85,23 +85,24 @@ static void keep_best(double *best, uint64_t since) {
  * sends. */
 static dlc_status copy_locally(dlc_probe_trial *trial) {
     uint64_t since = dlc_now_ns();
-    DLC_TRY(trial->ops->copy(trial->device, NULL, part(trial->base, DLC_PROBE_RECEIVED),
-                             part(trial->base, DLC_PROBE_OWN), DLC_PROBE_BYTES));
-    keep_best(&trial->local, since);
+    DLC_TRY(trial->ops->copy(trial->device, NULL,
+                             probe_part(trial->base, DLC_PROBE_RECEIVED),
+                             probe_part(trial->base, DLC_PROBE_OWN), DLC_PROBE_BYTES));
+    keep_best_time(&trial->local, since);
     return DLC_OK;
 }
 
 static dlc_status copy_peer(dlc_probe_trial *trial, dlc_probe_way way) {
-    char *mine = part(trial->base, DLC_PROBE_RECEIVED);
-    char *dst = mine, *src = part(trial->next_base, DLC_PROBE_OWN);
+    char *mine = probe_part(trial->base, DLC_PROBE_RECEIVED);
+    char *dst = mine, *src = probe_part(trial->next_base, DLC_PROBE_OWN);
     if (way == DLC_PROBE_WRITE) {
         src = mine;
-        dst = part(trial->next_base, DLC_PROBE_WRITTEN);
+        dst = probe_part(trial->next_base, DLC_PROBE_WRITTEN);
     }
     for (int i = 0; i < COPIES; i++) {
         uint64_t since = dlc_now_ns();
         DLC_TRY(trial->ops->copy(trial->device, NULL, dst, src, DLC_PROBE_BYTES));
-        keep_best(&trial->best[way], since);
+        keep_best_time(&trial->best[way], since);
     }
     return DLC_OK;
 }
@@ -119,17 +120,18 @@ static dlc_status wait_both(const dlc_p2p_channel *p2p, dlc_request *request[2])
     return DLC_OK;
 }
 
-static dlc_status pass(const dlc_probe_trial *trial, dlc_probe_way way, size_t bytes) {
+static dlc_status pass_message(const dlc_probe_trial *trial, dlc_probe_way way,
+                               size_t bytes) {
     const dlc_p2p_channel *p2p = trial->p2p;
     int forward = way == DLC_PROBE_FORWARD;
     int32_t from = forward ? trial->previous_position : trial->next_position;
     int32_t to = forward ? trial->next_position : trial->previous_position;
     dlc_tag tag = dlc_tag_of(DLC_TAG_PROBE, way);
     dlc_request *request[2] = {NULL, NULL};
-    DLC_TRY(p2p->recv(p2p->context, from, tag, part(trial->base, DLC_PROBE_RECEIVED),
-                      bytes, &request[0]));
-    DLC_TRY(p2p->send(p2p->context, to, tag, part(trial->base, DLC_PROBE_OWN), bytes,
-                      &request[1]));
+    DLC_TRY(p2p->recv(p2p->context, from, tag,
+                      probe_part(trial->base, DLC_PROBE_RECEIVED), bytes, &request[0]));
+    DLC_TRY(p2p->send(p2p->context, to, tag, probe_part(trial->base, DLC_PROBE_OWN),
+                      bytes, &request[1]));
     return wait_both(p2p, request);
 }
 
@@ -137,14 +139,14 @@ static dlc_status pass(const dlc_probe_trial *trial, dlc_probe_way way, size_t b
  * about the same time. Large ones are sent several times if any are timed. */
 static dlc_status pass_messages(dlc_probe_trial *trial, dlc_probe_way way) {
     int count = trial->is_timed ? LARGE : 1;
-    DLC_TRY(pass(trial, way, SMALL));
+    DLC_TRY(pass_message(trial, way, SMALL));
     uint64_t since = dlc_now_ns();
-    DLC_TRY(pass(trial, way, SMALL));
+    DLC_TRY(pass_message(trial, way, SMALL));
     trial->small = fmax(trial->small, dlc_since(since));
     since = dlc_now_ns();
     for (int i = 0; i < count; i++)
-        DLC_TRY(pass(trial, way, DLC_PROBE_BYTES));
-    keep_best(&trial->best[way], since);
+        DLC_TRY(pass_message(trial, way, DLC_PROBE_BYTES));
+    keep_best_time(&trial->best[way], since);
     return DLC_OK;
 }
 
@@ -155,12 +157,12 @@ dlc_status dlc_probe_try(dlc_probe_trial *trial, dlc_probe_way way) {
     if (way == DLC_PROBE_BACKWARD && trial->next == trial->previous)
         return DLC_OK;
     if (way == DLC_PROBE_WRITE) {
-        DLC_TRY(write(trial, DLC_PROBE_RECEIVED, trial->salt));
+        DLC_TRY(write_pattern(trial, DLC_PROBE_RECEIVED, trial->salt));
         return copy_peer(trial, way);
     }
     DLC_TRY(copy_locally(trial));
     DLC_TRY(way == DLC_PROBE_READ ? copy_peer(trial, way) : pass_messages(trial, way));
-    return compare(trial, way, DLC_PROBE_RECEIVED, from, 0);
+    return compare_pattern(trial, way, DLC_PROBE_RECEIVED, from, 0);
 }
 
 /* ---- Findings ---------------------------------------------------------------- */
@@ -192,13 +194,13 @@ void dlc_probe_unusable(dlc_probe_trial *trial, dlc_probe_way way, int32_t from,
 }
 
 /* The bytes that a way's time is that of. */
-static double bytes_of(int way) {
+static double way_bytes(int way) {
     return DLC_PROBE_BYTES * (way <= DLC_PROBE_WRITE ? 1.0 : LARGE);
 }
 
 static double expected_seconds(const dlc_probe_trial *trial, int way) {
     double latency = way <= DLC_PROBE_WRITE ? 0 : LARGE * trial->latency;
-    return latency + trial->local + bytes_of(way) / trial->bandwidth[way];
+    return latency + trial->local + way_bytes(way) / trial->bandwidth[way];
 }
 
 void dlc_probe_judge(dlc_probe_trial *trial) {
@@ -220,7 +222,7 @@ void dlc_probe_judge(dlc_probe_trial *trial) {
         (void)snprintf(f->text, sizeof f->text,
                        "%s, from rank %d to rank %d: %.3g GB/s, expected %.3g GB/s "
                        "(look at: %s)",
-                       ways[way].what, f->from, f->to, bytes_of(way) / took * 1e-9,
-                       bytes_of(way) / expected * 1e-9, ways[way].hint);
+                       ways[way].what, f->from, f->to, way_bytes(way) / took * 1e-9,
+                       way_bytes(way) / expected * 1e-9, ways[way].hint);
     }
 }

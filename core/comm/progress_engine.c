@@ -42,12 +42,12 @@ struct dlc_progress_engine {
 
 /* ---- The driver ------------------------------------------------------------------ */
 
-static int32_t place_of(const dlc_progress_engine *engine, uint64_t number) {
+static int32_t ring_place(const dlc_progress_engine *engine, uint64_t number) {
     return (int32_t)(number % (uint64_t)engine->places);
 }
 
-static dlc_status post(const dlc_progress_engine *engine, const dlc_transfer *transfer,
-                       dlc_request **request) {
+static dlc_status post_transfer(const dlc_progress_engine *engine,
+                                const dlc_transfer *transfer, dlc_request **request) {
     const dlc_p2p_channel *p2p = engine->p2p;
     return transfer->from ? p2p->send(p2p->context, transfer->peer, transfer->tag,
                                       transfer->from, transfer->bytes, request)
@@ -59,10 +59,10 @@ static dlc_status post(const dlc_progress_engine *engine, const dlc_transfer *tr
 static dlc_status post_all(dlc_progress_engine *engine) {
     dlc_status status = DLC_OK;
     while (status == DLC_OK && engine->posted < engine->submitted) {
-        int32_t at = place_of(engine, engine->posted);
+        int32_t at = ring_place(engine, engine->posted);
         dlc_transfer transfer = engine->transfer[at];
         (void)pthread_mutex_unlock(&engine->lock);
-        status = post(engine, &transfer, &engine->request[at]);
+        status = post_transfer(engine, &transfer, &engine->request[at]);
         (void)pthread_mutex_lock(&engine->lock);
         engine->posted += status == DLC_OK;
     }
@@ -70,34 +70,34 @@ static dlc_status post_all(dlc_progress_engine *engine) {
 }
 
 /* Called with the lock. */
-static void complete(dlc_progress_engine *engine, int32_t at) {
+static void note_complete(dlc_progress_engine *engine, int32_t at) {
     engine->request[at] = NULL;
     if (engine->transfer[at].pending)
         --*engine->transfer[at].pending;
     while (engine->completed < engine->posted &&
-           !engine->request[place_of(engine, engine->completed)])
+           !engine->request[ring_place(engine, engine->completed)])
         engine->completed++;
     (void)pthread_cond_broadcast(&engine->done);
 }
 
 /* Waits until a transfer is complete, or until it is woken. Called with the lock, which
  * is released meanwhile. */
-static dlc_status progress(dlc_progress_engine *engine) {
+static dlc_status make_progress(dlc_progress_engine *engine) {
     const dlc_p2p_channel *p2p = engine->p2p;
     int32_t which = -1;
     if (engine->own) /* the oldest transfer is the one that may be lost */
         dlc_p2p_await(engine->own,
-                      engine->transfer[place_of(engine, engine->completed)].peer);
+                      engine->transfer[ring_place(engine, engine->completed)].peer);
     (void)pthread_mutex_unlock(&engine->lock);
     dlc_status status = p2p->wait_any(p2p->context, engine->request, engine->places,
                                       WAIT_S, &which);
     (void)pthread_mutex_lock(&engine->lock);
     if (status == DLC_OK && which >= 0)
-        complete(engine, which);
+        note_complete(engine, which);
     return status;
 }
 
-static void *thread_main(void *context) {
+static void *progress_main(void *context) {
     dlc_progress_engine *engine = context;
     dlc_status status = DLC_OK;
 
@@ -106,7 +106,7 @@ static void *thread_main(void *context) {
     while (!engine->stop && status == DLC_OK) {
         status = post_all(engine);
         if (status == DLC_OK && engine->completed < engine->posted)
-            status = progress(engine);
+            status = make_progress(engine);
         else if (status == DLC_OK && !engine->stop)
             (void)pthread_cond_wait(&engine->changed, &engine->lock);
     }
@@ -132,8 +132,8 @@ static dlc_status resize(dlc_progress_engine *engine, int32_t places) {
         return DLC_ERR_NOMEM;
     }
     for (uint64_t n = engine->completed; n < engine->submitted; n++) {
-        transfer[n % more] = engine->transfer[place_of(engine, n)];
-        request[n % more] = engine->request[place_of(engine, n)];
+        transfer[n % more] = engine->transfer[ring_place(engine, n)];
+        request[n % more] = engine->request[ring_place(engine, n)];
     }
     dlc_free(engine->transfer);
     dlc_free(engine->request);
@@ -144,7 +144,7 @@ static dlc_status resize(dlc_progress_engine *engine, int32_t places) {
 }
 
 static dlc_status start_thread(dlc_progress_engine *engine) {
-    DLC_TRY(dlc_thread_start(&engine->thread, "dlc-progress", thread_main, engine));
+    DLC_TRY(dlc_thread_start(&engine->thread, "dlc-progress", progress_main, engine));
     engine->has_thread = 1;
     return DLC_OK;
 }
@@ -217,14 +217,14 @@ void dlc_progress_engine_close(dlc_progress_engine *engine) {
 /* ---- The caller ------------------------------------------------------------------ */
 
 /* The status of the thread. Called with the lock. */
-static dlc_status failure(const dlc_progress_engine *engine) {
+static dlc_status thread_failure(const dlc_progress_engine *engine) {
     return engine->failed == DLC_OK
                ? DLC_OK
                : dlc_fail(engine->failed, "%s", engine->detail ? engine->detail : "");
 }
 
 /* Makes room for more transfers; a thread may be using the rings. */
-static dlc_status make_room(dlc_progress_engine *engine, int32_t count) {
+static dlc_status make_places(dlc_progress_engine *engine, int32_t count) {
     uint64_t needed = engine->submitted + (uint64_t)count - engine->completed;
     if (needed <= (uint64_t)engine->places)
         return DLC_OK;
@@ -237,11 +237,11 @@ dlc_status dlc_progress_engine_submit(dlc_progress_engine *engine,
                                       const dlc_transfer *transfer, int32_t count,
                                       uint64_t *handle) {
     (void)pthread_mutex_lock(&engine->lock);
-    dlc_status status = failure(engine);
+    dlc_status status = thread_failure(engine);
     if (status == DLC_OK)
-        status = make_room(engine, count);
+        status = make_places(engine, count);
     for (int32_t i = 0; status == DLC_OK && i < count; i++) {
-        engine->transfer[place_of(engine, engine->submitted++)] = transfer[i];
+        engine->transfer[ring_place(engine, engine->submitted++)] = transfer[i];
         if (transfer[i].pending)
             ++*transfer[i].pending;
     }
@@ -260,8 +260,8 @@ static dlc_status wait_once(dlc_progress_engine *engine) {
     dlc_status status = DLC_OK;
     uint64_t began = dlc_now_ns();
     if (!engine->has_thread)
-        status = progress(engine);
-    else if ((status = failure(engine)) == DLC_OK)
+        status = make_progress(engine);
+    else if ((status = thread_failure(engine)) == DLC_OK)
         dlc_thread_wait(&engine->done, &engine->lock, engine->p2p->check,
                         engine->p2p->context);
     engine->waited += dlc_since(began);
@@ -288,12 +288,12 @@ dlc_status dlc_progress_engine_drain(dlc_progress_engine *engine) {
 dlc_status dlc_progress_engine_poll(dlc_progress_engine *engine) {
     const dlc_p2p_channel *p2p = engine->p2p;
     for (uint64_t n = engine->completed; n < engine->posted; n++) {
-        int32_t at = place_of(engine, n);
+        int32_t at = ring_place(engine, n);
         int done = 0;
         if (engine->request[at])
             DLC_TRY(p2p->test(p2p->context, engine->request[at], &done));
         if (done)
-            complete(engine, at);
+            note_complete(engine, at);
     }
     return DLC_OK;
 }
@@ -307,4 +307,35 @@ dlc_status dlc_progress_engine_wait_any(dlc_progress_engine *engine) {
     dlc_status status = wait_once(engine);
     (void)pthread_mutex_unlock(&engine->lock);
     return status;
+}
+
+/* ---- An all-gather --------------------------------------------------------------- */
+
+static int32_t gather_member(const dlc_gather_group *group, int32_t index) {
+    int32_t stride = group->stride ? group->stride : 1;
+    return group->first + index % group->ranks * stride;
+}
+
+dlc_status dlc_gather_blocks(const dlc_gather_group *group, void *blocks,
+                             size_t bytes) {
+    int32_t ranks = group->ranks, me = group->rank;
+    for (int32_t have = 1; have < ranks; have *= 2) {
+        int32_t more = have < ranks - have ? have : ranks - have;
+        size_t length = (size_t)more * bytes;
+        const dlc_transfer transfer[] = {
+            {.peer = gather_member(group, me + have),
+             .tag = dlc_tag_of(group->tag, 0),
+             .to = (char *)blocks + (size_t)have * bytes,
+             .bytes = length,
+             .pending = group->pending},
+            {.peer = gather_member(group, me - have + ranks),
+             .tag = dlc_tag_of(group->tag, 0),
+             .from = blocks,
+             .bytes = length,
+             .pending = group->pending}};
+        DLC_TRY(dlc_progress_engine_submit(group->engine, transfer, 2, NULL));
+        while (*group->pending > 0)
+            DLC_TRY(dlc_progress_engine_wait_any(group->engine));
+    }
+    return DLC_OK;
 }

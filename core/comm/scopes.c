@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "base/memory.h"
-#include "comm/levels.h"
 #include "comm/nodes.h"
 #include "topology/route.h"
 
@@ -12,7 +11,7 @@
  * between two others would be slow to one of these as well. */
 enum { PAIRS_OF = 32 };
 
-static int same(const dlc_scopes *s, int32_t a, int32_t b, int32_t level) {
+static int is_same_domain(const dlc_scopes *s, int32_t a, int32_t b, int32_t level) {
     if (level == DLC_SCOPE_RANKS)
         return a == b;
     return dlc_levels_same_domain(&s->rank_info[a], &s->rank_info[b],
@@ -26,15 +25,15 @@ static int32_t count_nodes(const dlc_scopes *s, int32_t rank) {
     int32_t nodes = 0;
     for (int32_t r = 0; r < s->ranks; r++)
         nodes += s->number[DLC_DOMAIN_MACHINE][r] == 0 &&
-                 same(s, r, rank, DLC_DOMAIN_RACK);
+                 is_same_domain(s, r, rank, DLC_DOMAIN_RACK);
     return nodes;
 }
 
 static void read_network(dlc_scopes *s) {
-    const dlc_domains *d = s->args.domains;
+    const dlc_domains *d = s->args->domains;
     const dlc_topo_speed typical = dlc_topo_typical(DLC_TOPO_NET);
     for (int32_t r = 0; r < s->ranks; r++) {
-        const dlc_topo_node *nic = d && d->nic[r] >= 0 ? &s->args.topo->node[d->nic[r]]
+        const dlc_topo_node *nic = d && d->nic[r] >= 0 ? &s->args->topo->node[d->nic[r]]
                                                        : NULL;
         s->network[r] = typical.bandwidth;
         s->latency[r] = typical.latency;
@@ -50,13 +49,13 @@ static void read_network(dlc_scopes *s) {
 }
 
 /* Numbers the ranks within their domains, and counts these. */
-static void number_ranks(dlc_scopes *s) {
+static void number_in_domains(dlc_scopes *s) {
     for (int level = 0; level < DLC_DOMAIN_LEVELS; level++) {
         int32_t *number = s->number[level];
         for (int32_t r = 0; r < s->ranks; r++) {
             int32_t mine = s->rank_info[r].order, size = 0;
             for (int32_t k = 0; k < s->ranks; k++) {
-                if (!same(s, k, r, level))
+                if (!is_same_domain(s, k, r, level))
                     continue;
                 int32_t its = s->rank_info[k].order;
                 number[r] += its < mine || (its == mine && k < r);
@@ -70,9 +69,9 @@ static void number_ranks(dlc_scopes *s) {
     }
 }
 
-dlc_status dlc_scopes_open(const dlc_scopes_args *args, dlc_scopes *scopes) {
+dlc_status dlc_scopes_open(const dlc_choose_args *args, dlc_scopes *scopes) {
     size_t ranks = (size_t)args->group->ranks;
-    dlc_scopes s = {.args = *args,
+    dlc_scopes s = {.args = args,
                     .ranks = args->group->ranks,
                     .rank_info = dlc_alloc(ranks, sizeof *s.rank_info),
                     .network = dlc_alloc(ranks, sizeof *s.network),
@@ -92,7 +91,7 @@ dlc_status dlc_scopes_open(const dlc_scopes_args *args, dlc_scopes *scopes) {
         return DLC_ERR_NOMEM;
     }
     dlc_nodes_copy_info(args->group->rank_info, s.ranks, s.rank_info);
-    number_ranks(&s);
+    number_in_domains(&s);
     read_network(&s);
     *scopes = s;
     return DLC_OK;
@@ -134,14 +133,14 @@ int dlc_scopes_has_level(const dlc_scopes *scopes, int32_t below,
  * 2, 4, 8 ... ranks first gives the same sums. */
 static int keeps_order(const dlc_scopes *s, dlc_domain_level level) {
     int32_t size = even_size(s, level);
-    return level >= DLC_DOMAIN_MACHINE || s->args.any_order ||
+    return level >= DLC_DOMAIN_MACHINE || s->args->any_order ||
            (size > 0 && (size & (size - 1)) == 0);
 }
 
 int32_t dlc_scopes_levels(const dlc_scopes *scopes,
                           dlc_domain_level level[DLC_DOMAIN_LEVELS]) {
     int32_t count = 0, before = scopes->ranks;
-    int first = scopes->args.domains ? DLC_DOMAIN_DEVICE : DLC_DOMAIN_MACHINE;
+    int first = scopes->args->domains ? DLC_DOMAIN_DEVICE : DLC_DOMAIN_MACHINE;
     for (int i = first; i < DLC_DOMAIN_JOB; i++) {
         int32_t domains = count_domains(scopes, i);
         if (domains == before || domains == 1 ||
@@ -160,7 +159,7 @@ double dlc_scopes_fraction(const dlc_scopes *scopes, dlc_comm_scope scope) {
 
 /* ---- Links ------------------------------------------------------------------- */
 
-static void slower(dlc_topo_speed link, dlc_transport_args *group) {
+static void keep_slower(dlc_topo_speed link, dlc_transport_args *group) {
     group->link_latency = fmax(group->link_latency, link.latency);
     if (!(group->link_bandwidth > 0) || link.bandwidth < group->link_bandwidth)
         group->link_bandwidth = link.bandwidth;
@@ -179,24 +178,24 @@ static dlc_topo_speed network_of(const dlc_scopes *s, int32_t rank, int to_other
 
 static void judge_pair(const dlc_scopes *s, int32_t a, int32_t b, int sharded,
                        dlc_transport_args *group) {
-    const dlc_scopes_args *args = &s->args;
+    const dlc_choose_args *args = s->args;
     dlc_topo_route route;
     if (s->rank_info[a].node != s->rank_info[b].node) {
-        int apart = !same(s, a, b, DLC_DOMAIN_RACK);
-        slower(network_of(s, a, apart, sharded), group);
-        slower(network_of(s, b, apart, sharded), group);
+        int apart = !is_same_domain(s, a, b, DLC_DOMAIN_RACK);
+        keep_slower(network_of(s, a, apart, sharded), group);
+        keep_slower(network_of(s, b, apart, sharded), group);
     } else if (!args->domains) {
-        slower(dlc_topo_typical(DLC_TOPO_SHM), group);
+        keep_slower(dlc_topo_typical(DLC_TOPO_SHM), group);
     } else {
         dlc_topo_route_between(args->topo, args->domains->end[a], args->domains->end[b],
                                &route);
-        slower(dlc_topo_path_speed(&route.path), group);
+        keep_slower(dlc_topo_path_speed(&route.path), group);
         group->no_peer_access |= route.chosen == DLC_ROUTE_HOST;
     }
 }
 
-static void find_link(const dlc_scopes *s, dlc_comm_scope scope,
-                      dlc_transport_args *group) {
+static void find_slowest_link(const dlc_scopes *s, dlc_comm_scope scope,
+                              dlc_transport_args *group) {
     int32_t rows = group->ranks > PAIRS_OF ? 1 : group->ranks;
     int sharded = even_size(s, scope.below) > 0;
     group->link_latency = group->link_bandwidth = 0;
@@ -215,12 +214,13 @@ static int32_t number_in(const dlc_scopes *s, int32_t rank, int32_t level) {
 
 /* Collects the ranks that have the same shard of the lower domains as this one. Returns
  * 0 if they are collected for an earlier rank, or take no part. */
-static int32_t collect(dlc_scopes *s, dlc_comm_scope scope, int32_t first) {
+static int32_t collect_group(dlc_scopes *s, dlc_comm_scope scope, int32_t first) {
     int32_t count = 0, number = number_in(s, first, scope.below);
     if (number > 0 && !even_size(s, scope.below))
         return 0;
     for (int32_t r = 0; r < s->ranks; r++)
-        if (same(s, r, first, scope.within) && number_in(s, r, scope.below) == number)
+        if (is_same_domain(s, r, first, scope.within) &&
+            number_in(s, r, scope.below) == number)
             s->members[count++] = r;
     if (s->members[0] != first)
         return 0;
@@ -232,17 +232,17 @@ static int32_t collect(dlc_scopes *s, dlc_comm_scope scope, int32_t first) {
 int dlc_scopes_next(dlc_scopes *scopes, dlc_comm_scope scope, int32_t *at,
                     dlc_transport_args *group) {
     for (; *at < scopes->ranks; (*at)++) {
-        int32_t count = collect(scopes, scope, *at);
+        int32_t count = collect_group(scopes, scope, *at);
         if (count < 2)
             continue;
         (*at)++;
-        *group = *scopes->args.group;
+        *group = *scopes->args->group;
         group->rank = 0;
         group->ranks = count;
         group->rank_info = scopes->group;
         group->settings = NULL;
         group->oob_all_gather = NULL;
-        find_link(scopes, scope, group);
+        find_slowest_link(scopes, scope, group);
         return 1;
     }
     return 0;

@@ -3,33 +3,11 @@
 #ifndef DLC_COMM_SCOPES_H
 #define DLC_COMM_SCOPES_H
 
-#include <dlcore/transport.h>
-
-#include "topology/domains.h"
-
-/* Which ranks a transport would connect: the domains of one level, one rank of each,
- * within each domain of a higher level. */
-typedef struct dlc_comm_scope {
-    int32_t below;  /* dlc_domain_level; DLC_SCOPE_RANKS: every rank */
-    int32_t within; /* dlc_domain_level; DLC_DOMAIN_JOB: all are in one */
-} dlc_comm_scope;
-#define DLC_SCOPE_RANKS (-1)
-
-static inline int dlc_comm_scope_is_same(dlc_comm_scope a, dlc_comm_scope b) {
-    return a.below == b.below && a.within == b.within;
-}
-
-/* The ranks of a choice; what they are made from must stay valid. */
-typedef struct dlc_scopes_args {
-    const dlc_transport_args *group;
-    const dlc_topo *topo;       /* NULL, like `domains`: not known */
-    const dlc_domains *domains; /* of its ranks */
-    int any_order;              /* reductions need not keep their order */
-} dlc_scopes_args;
+#include "comm/choose.h"
 
 /* The ranks of a choice, and how fast each reaches the network. */
 typedef struct dlc_scopes {
-    dlc_scopes_args args;
+    const dlc_choose_args *args;
     int32_t ranks;
     dlc_rank_info *rank_info; /* owned */
     double *network;          /* owned; bytes a second of each rank's adapter; of ranks
@@ -46,7 +24,8 @@ typedef struct dlc_scopes {
     dlc_rank_info *group; /* owned; scratch: their infos */
 } dlc_scopes;
 
-dlc_status dlc_scopes_open(const dlc_scopes_args *args, dlc_scopes *scopes);
+/* `args` must stay valid until close. */
+dlc_status dlc_scopes_open(const dlc_choose_args *args, dlc_scopes *scopes);
 void dlc_scopes_close(dlc_scopes *scopes); /* {0} is allowed */
 
 /* The levels that a communicator may have below DLC_DOMAIN_JOB, ascending: those that

@@ -8,13 +8,13 @@
 /* Whether the transport's own reductions may be used. One with DLC_TRANSPORT_PAIRWISE
  * reduces pairwise over the ranks. That is the required order (comm/nodes.h) for ranks
  * of one node, for nodes of one rank in one rack, and for racks of one rank. */
-static int may_reduce(const dlc_team *team, const dlc_team_args *args) {
+static int may_reduce(const dlc_team *team) {
     const dlc_nodes *nodes = &team->nodes;
     int same_order = nodes->nodes == 1 ||
                      (nodes->nodes == nodes->ranks &&
                       (nodes->racks == 1 || nodes->racks == nodes->nodes));
-    int pairwise = (team->feature->caps & DLC_TRANSPORT_PAIRWISE) != 0;
-    return args->any_order || (pairwise && same_order);
+    int pairwise = (team->how.feature->caps & DLC_TRANSPORT_PAIRWISE) != 0;
+    return team->how.any_order || (pairwise && same_order);
 }
 
 /* Some transports support queues only on some devices. */
@@ -28,34 +28,35 @@ static dlc_status query_queues(dlc_team *team) {
 /* ---- Services for the transport ------------------------------------------------ */
 
 /* Waiting transports call this often. */
-static dlc_status check(void *context) {
+static dlc_status check_team(void *context) {
     const dlc_team *team = context;
     int32_t peer = atomic_load_explicit(&team->awaited, memory_order_relaxed);
-    if (team->on_wait && peer != DLC_TEAM_NOBODY)
-        team->on_wait(team->progress_context, team->feature->name,
-                      peer < 0 ? peer : team->job_rank[peer]);
-    return team->check(team->job);
+    const dlc_team_args *how = &team->how;
+    if (how->on_wait && peer != DLC_TEAM_NOBODY)
+        how->on_wait(how->progress_context, how->feature->name,
+                     peer < 0 ? peer : team->job_rank[peer]);
+    return how->check(how->job);
 }
 
-static dlc_status oob_all_gather(void *context, const void *mine, size_t bytes,
-                                 void *all) {
+static dlc_status team_all_gather(void *context, const void *mine, size_t bytes,
+                                  void *all) {
     const dlc_team *team = context;
-    return team->oob_all_gather(team->job, mine, bytes, all);
+    return team->how.oob_all_gather(team->how.job, mine, bytes, all);
 }
 
 /* ---- Opening and closing --------------------------------------------------------- */
 
-static dlc_status number_ranks(dlc_team *team, const dlc_team_args *args) {
+static dlc_status copy_job_ranks(dlc_team *team, const dlc_team_args *args) {
     team->job_rank = dlc_alloc((size_t)args->ranks, sizeof *team->job_rank);
     for (int32_t r = 0; team->job_rank && r < args->ranks; r++)
         team->job_rank[r] = args->job_rank ? args->job_rank[r] : r;
     return team->job_rank ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-static dlc_status open_team(dlc_team *team, const dlc_team_args *args) {
-    DLC_TRY(number_ranks(team, args));
+static dlc_status open_endpoint(dlc_team *team, const dlc_team_args *args) {
+    DLC_TRY(copy_job_ranks(team, args));
     DLC_TRY(dlc_nodes_make(args->rank_info, args->ranks, &team->nodes));
-    team->reduces = may_reduce(team, args);
+    team->reduces = may_reduce(team);
     team->args = (dlc_transport_args){.size = sizeof team->args,
                                       .rank = args->rank,
                                       .ranks = args->ranks,
@@ -64,12 +65,12 @@ static dlc_status open_team(dlc_team *team, const dlc_team_args *args) {
                                       .device_ops = args->device_ops,
                                       .device = args->device,
                                       .job = team,
-                                      .oob_all_gather = oob_all_gather,
-                                      .check = check};
+                                      .oob_all_gather = team_all_gather,
+                                      .check = check_team};
     dlc_team_await(team, DLC_TEAM_ANYONE);
     DLC_TRY(DLC_ASK(team->ops, "open", team->ops->open(&team->args, &team->endpoint)));
     dlc_team_await(team, DLC_TEAM_NOBODY);
-    DLC_TRY(dlc_answer_check_opened(team->feature, "open", team->endpoint));
+    DLC_TRY(dlc_answer_check_opened(args->feature, "open", team->endpoint));
     return query_queues(team);
 }
 
@@ -77,15 +78,9 @@ dlc_status dlc_team_open(const dlc_team_args *args, dlc_team **team) {
     dlc_team *made = dlc_alloc(1, sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
-    made->feature = args->feature;
+    made->how = *args;
     made->ops = args->feature->ops;
-    made->job = args->job;
-    made->oob_all_gather = args->oob_all_gather;
-    made->check = args->check;
-    made->on_progress = args->on_progress;
-    made->on_wait = args->on_wait;
-    made->progress_context = args->progress_context;
-    dlc_status status = open_team(made, args);
+    dlc_status status = open_endpoint(made, args);
     if (status != DLC_OK) {
         dlc_team_close(made);
         return status;

@@ -39,17 +39,11 @@ enum { DLC_TEAM_SETS = 4 };
 enum { DLC_TEAM_ANYONE = -1, DLC_TEAM_NOBODY = -2 };
 
 typedef struct dlc_team {
-    const dlc_feature *feature;
     const dlc_transport_ops *ops;
+    dlc_team_args how;
     dlc_transport_args args; /* as the transport sees them */
     dlc_endpoint *endpoint;
     dlc_nodes nodes;
-    void *job;
-    dlc_status (*oob_all_gather)(void *job, const void *mine, size_t bytes, void *all);
-    dlc_status (*check)(void *job);
-    void (*on_progress)(void *progress_context); /* may be NULL */
-    void (*on_wait)(void *progress_context, const char *transport, int32_t rank);
-    void *progress_context;
     int32_t *job_rank;   /* own */
     atomic_int awaited;  /* a rank, or a constant above */
     int reduces;         /* the transport's own reductions may be used */

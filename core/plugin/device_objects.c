@@ -1,6 +1,7 @@
 /* Describes devices; allocates, opens and frees what they have. */
 #include "plugin/device_objects.h"
 
+#include "base/memory.h"
 #include "plugin/answers.h"
 
 dlc_status dlc_device_describe(const dlc_device_ops *ops, int32_t index,
@@ -45,4 +46,26 @@ dlc_status dlc_device_open_event(const dlc_device_ops *ops, dlc_device *device,
                                  dlc_event **event) {
     DLC_TRY(DLC_ASK(ops, "event_open", ops->queues->event_open(device, event)));
     return dlc_answer_check_opened(ops, "event_open", *event);
+}
+
+dlc_status dlc_device_open_events(const dlc_device_ops *ops, dlc_device *device,
+                                  int32_t count, dlc_event ***events) {
+    dlc_event **made = dlc_alloc((size_t)count, sizeof(dlc_event *));
+    dlc_status status = made ? DLC_OK : DLC_ERR_NOMEM;
+    for (int32_t i = 0; status == DLC_OK && i < count; i++)
+        status = dlc_device_open_event(ops, device, &made[i]);
+    if (status != DLC_OK) {
+        dlc_device_close_events(ops, device, count, made);
+        return status;
+    }
+    *events = made;
+    return DLC_OK;
+}
+
+void dlc_device_close_events(const dlc_device_ops *ops, dlc_device *device,
+                             int32_t count, dlc_event **events) {
+    for (int32_t i = 0; events && i < count; i++)
+        if (events[i])
+            ops->queues->event_close(device, events[i]);
+    dlc_free(events);
 }

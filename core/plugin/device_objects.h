@@ -20,5 +20,10 @@ dlc_status dlc_device_open_queue(const dlc_device_ops *ops, dlc_device *device,
                                  dlc_queue **queue);
 dlc_status dlc_device_open_event(const dlc_device_ops *ops, dlc_device *device,
                                  dlc_event **event);
+/* Open and close an array of `count` events; NULL may be closed. */
+dlc_status dlc_device_open_events(const dlc_device_ops *ops, dlc_device *device,
+                                  int32_t count, dlc_event ***events);
+void dlc_device_close_events(const dlc_device_ops *ops, dlc_device *device,
+                             int32_t count, dlc_event **events);
 
 #endif

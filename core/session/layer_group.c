@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "comm/all_gather.h"
+#include "comm/progress_engine.h"
 #include "comm/nodes.h"
 #include "plugin/device_objects.h"
 

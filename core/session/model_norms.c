@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "comm/all_gather.h"
+#include "comm/progress_engine.h"
 #include "plugin/device_objects.h"
 #include "session/param_sets.h"
 

@@ -1,4 +1,4 @@
-/* Tests the exchanger (core/comm/exchanger.c) with ranks that are ready at different
+/* Tests the exchanger (core/comm/exchange.c) with ranks that are ready at different
  * times: every reduction is bitwise right, in any order of waiting, and errors reach
  * the train thread. Also the communication benchmark. */
 #include <signal.h>

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "comm/probe_ways.h"
+#include "comm/probe.h"
 #include "support/fake_p2p.h"
 #include "support/test.h"
 
