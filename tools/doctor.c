@@ -10,8 +10,8 @@
 #include "machine.h"
 #include "options.h"
 #include "plugin/answers.h"
+#include "plugin/child.h"
 #include "plugin/device_objects.h"
-#include "plugin/probe.h"
 #include "plugin_json.h"
 #include "streams.h"
 

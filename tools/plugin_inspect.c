@@ -8,7 +8,7 @@
 #include "base/suggest.h"
 #include "config/config.h"
 #include "options.h"
-#include "plugin/probe.h"
+#include "plugin/child.h"
 #include "plugin_json.h"
 #include "plugin_sections.h"
 #include "setup/device_indices.h"

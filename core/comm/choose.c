@@ -8,7 +8,6 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "comm/scopes.h"
 #include "plugin/answers.h"
 
 enum { REASON = 256 };

@@ -1,5 +1,5 @@
 /* Lists the groups of a scope, and finds their slowest links in the graph. */
-#include "comm/scopes.h"
+#include "comm/choose.h"
 
 #include <math.h>
 

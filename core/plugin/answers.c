@@ -9,14 +9,14 @@
 #include "base/escape.h"
 #include "base/process_state.h"
 #include "base/status.h"
+#include "plugin/child.h"
 #include "plugin/object.h"
-#include "plugin/probe.h"
 #include "plugin/registry.h"
 
 enum { DESCRIPTION = 192 };
 
 /* "device 'x' of plugin 'y'" */
-static const char *describe(const void *of, char text[DESCRIPTION]) {
+static const char *describe_feature(const void *of, char text[DESCRIPTION]) {
     const char *plugin;
     const dlc_feature *feature = dlc_object_find(of, &plugin);
     if (!feature)
@@ -32,7 +32,8 @@ dlc_status dlc_answer_refuse(const void *of, const char *format, ...) {
     va_start(args, format);
     (void)dlc_print(sentence, sizeof sentence, format, args);
     va_end(args);
-    return dlc_fail(DLC_ERR_PLUGIN, "%s: %s", describe(of, described), sentence);
+    return dlc_fail(DLC_ERR_PLUGIN, "%s: %s", describe_feature(of, described),
+                    sentence);
 }
 
 /* What a call that is not checked had changed before the call in progress; NULL:
@@ -56,14 +57,14 @@ dlc_status dlc_answer_explain(const void *table, const char *call, dlc_status st
         return dlc_fail(DLC_ERR_PLUGIN,
                         "before %s of %s, a plugin has changed %s; `dlcore plugin "
                         "check` says which does",
-                        call, describe(table, described), changed_before);
+                        call, describe_feature(table, described), changed_before);
     if (status > DLC_OK)
         return dlc_answer_refuse(table, "%s returns %d, which is no status", call,
                                  status);
     if (status == DLC_OK || *dlc_detail())
         return status;
     return dlc_fail(status, "%s: %s failed without a reason: %s",
-                    describe(table, described), call, dlc_status_text(status));
+                    describe_feature(table, described), call, dlc_status_text(status));
 }
 
 int dlc_answer_is_tensor(const dlc_shape *shape, dlc_dtype dtype) {
@@ -76,7 +77,7 @@ int dlc_answer_is_tensor(const dlc_shape *shape, dlc_dtype dtype) {
     return sound;
 }
 
-static int is_name(const char *name) {
+static int is_answer_name(const char *name) {
     enum { NAME_MAX_BYTES = 128 };
     size_t length = name ? strnlen(name, NAME_MAX_BYTES) : 0;
     for (size_t i = 0; i < length; i++)
@@ -94,7 +95,7 @@ static const char *name_at(const char *const *first, size_t stride, int32_t i) {
 int32_t dlc_answer_bad_name(const char *const *first, size_t stride, int32_t count) {
     for (int32_t i = 0; i < count; i++) {
         const char *name = name_at(first, stride, i);
-        if (!is_name(name))
+        if (!is_answer_name(name))
             return i;
         for (int32_t j = 0; j < i; j++)
             if (strcmp(name, name_at(first, stride, j)) == 0)
@@ -134,7 +135,8 @@ static dlc_status try_call(const dlc_feature *feature, const char *name, double 
     if (was_tried(feature->ops))
         return DLC_OK;
     char what[DESCRIPTION + 16], described[DESCRIPTION];
-    (void)snprintf(what, sizeof what, "%s() of %s", name, describe(feature, described));
+    (void)snprintf(what, sizeof what, "%s() of %s", name,
+                   describe_feature(feature, described));
     DLC_TRY(dlc_probe(what, seconds, call, context));
     note_tried(feature->ops);
     return DLC_OK;

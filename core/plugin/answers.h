@@ -40,7 +40,7 @@ int dlc_answer_is_tensor(const dlc_shape *shape, dlc_dtype dtype);
 int32_t dlc_answer_bad_name(const char *const *first, size_t stride, int32_t count);
 
 /* Ask a transport for its prediction, and a device for the number of devices. They are
- * asked in a child first (probe.h), in which a crash is only a failure; a transport
+ * asked in a child first (child.h), in which a crash is only a failure; a transport
  * only as long as no device is open, since drivers do not survive a fork. */
 dlc_status dlc_answer_prediction(const dlc_feature *feature,
                                  const dlc_transport_args *args, char *reason,

@@ -2,16 +2,20 @@
  * times, and its report; and a checksum over everything. */
 #include "plugin/cache.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "plugin/report.h"
+#include "plugin/entry.h"
 
 #define STRING(x) #x
 #define NUMBER(x) STRING(x)
@@ -43,7 +47,7 @@ static int is_own_folder(char *path, int make) {
 
 /* The path of the cache file, or with `make` a template for mkostemp(); 0 if there can
  * be none. */
-static int find_path(char *path, int make) {
+static int find_cache_path(char *path, int make) {
     const char *ending = make ? ".XXXXXX" : "";
     char host[HOST_NAME_MAX + 1] = "";
     const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
@@ -90,7 +94,7 @@ static int is_trusted(const struct stat *info) {
 static dlc_status read_whole(dlc_cache *cache) {
     char path[PATH_MAX];
     struct stat info;
-    if (!find_path(path, 0))
+    if (!find_cache_path(path, 0))
         return DLC_OK;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
@@ -191,7 +195,7 @@ int dlc_stat_same_bytes(const struct stat *a, const struct stat *b) {
 }
 
 /* Whether two stats describe the same, unchanged file. */
-static int is_same(const struct stat *a, const struct stat *b) {
+static int is_same_file(const struct stat *a, const struct stat *b) {
     return dlc_stat_same_bytes(a, b) && same_time(&a->st_ctim, &b->st_ctim);
 }
 
@@ -200,7 +204,7 @@ const dlc_cached *dlc_cache_find(const dlc_cache *cache, const char *path,
     for (size_t i = 0; i < cache->files; i++) {
         const dlc_cached *file = &cache->file[i];
         if (!strcmp(file->path, path))
-            return is_same(&file->info, info) &&
+            return is_same_file(&file->info, info) &&
                            (!file->system || file->system == system)
                        ? file
                        : NULL;
@@ -217,11 +221,11 @@ static int is_other(const dlc_cached *old, const dlc_cached *file, size_t files)
     for (size_t i = 0; i < files; i++)
         if (!strcmp(file[i].path, old->path))
             return 0;
-    return stat(old->path, &now) == 0 && is_same(&now, &old->info);
+    return stat(old->path, &now) == 0 && is_same_file(&now, &old->info);
 }
 
-static void pack_all(const dlc_cached *file, size_t files, const dlc_cache *before,
-                     dlc_text *bytes) {
+static void pack_files(const dlc_cached *file, size_t files, const dlc_cache *before,
+                       dlc_text *bytes) {
     uint64_t count = 0;
     dlc_text packed = {0};
     for (size_t i = 0; i < files && count < FILES_MAX; i++)
@@ -238,9 +242,9 @@ static void pack_all(const dlc_cached *file, size_t files, const dlc_cache *befo
     dlc_text_free(&packed);
 }
 
-static void replace(const dlc_text *bytes) {
+static void replace_cache(const dlc_text *bytes) {
     char path[PATH_MAX], made[PATH_MAX];
-    if (!find_path(made, 1) || !find_path(path, 0))
+    if (!find_cache_path(made, 1) || !find_cache_path(path, 0))
         return;
     int fd = mkostemp(made, O_CLOEXEC);
     if (fd < 0)
@@ -253,16 +257,91 @@ static void replace(const dlc_text *bytes) {
 dlc_status dlc_cache_write(const dlc_cached *file, size_t files,
                            const dlc_cache *before) {
     dlc_text bytes = {0};
-    pack_all(file, files, before, &bytes);
+    pack_files(file, files, before, &bytes);
     dlc_status rc = dlc_text_status(&bytes);
     if (rc == DLC_OK)
-        replace(&bytes);
+        replace_cache(&bytes);
     dlc_text_free(&bytes);
     return rc;
 }
 
 void dlc_cache_drop(void) {
     char path[PATH_MAX];
-    if (find_path(path, 0))
+    if (find_cache_path(path, 0))
         (void)unlink(path);
+}
+
+/* ---- The stamp of the system ------------------------------------------------------
+ */
+
+/* It sums up the loader's cache and search path, device files, whether /proc is there,
+ * the environment and the limits of this process. */
+
+enum { LONGEST_S = 3600 };
+
+static uint64_t text_stamp(const char *text) {
+    return dlc_cache_checksum(text, strlen(text));
+}
+
+/* A folder changes when a file is added to it. */
+static uint64_t file_stamp(const char *path) {
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return 0;
+    const uint64_t parts[] = {text_stamp(path),
+                              info.st_dev,
+                              info.st_ino,
+                              (uint64_t)info.st_size,
+                              (uint64_t)info.st_mtim.tv_sec,
+                              (uint64_t)info.st_mtim.tv_nsec};
+    return dlc_cache_checksum((const char *)parts, sizeof parts);
+}
+
+/* The folders in which the loader looks for libraries, LD_LIBRARY_PATH included. */
+static uint64_t search_path_stamp(void) {
+    Dl_serinfo size, *path = NULL;
+    uint64_t sum = 0;
+    void *program = dlopen(NULL, RTLD_LAZY);
+    if (program && dlinfo(program, RTLD_DI_SERINFOSIZE, &size) == 0)
+        path = dlc_alloc(1, size.dls_size);
+    if (path && dlinfo(program, RTLD_DI_SERINFOSIZE, path) == 0 &&
+        dlinfo(program, RTLD_DI_SERINFO, path) == 0)
+        for (unsigned i = 0; i < path->dls_cnt; i++)
+            sum += file_stamp(path->dls_serpath[i].dls_name);
+    dlc_free(path);
+    if (program)
+        dlclose(program);
+    return sum;
+}
+
+/* Without what a shell changes all the time. */
+static uint64_t environment_stamp(void) {
+    static const char *const ignored[] = {"_=", "PWD=", "OLDPWD=", "SHLVL="};
+    uint64_t sum = 0;
+    for (char **variable = environ; variable && *variable; variable++) {
+        int counts = 1;
+        for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+            counts &= strncmp(*variable, ignored[i], strlen(ignored[i])) != 0;
+        sum += counts ? text_stamp(*variable) : 0;
+    }
+    return sum;
+}
+
+/* A plugin that fails under the limits of one shell may work in another one. */
+static uint64_t limits_stamp(void) {
+    struct rlimit limits[RLIM_NLIMITS] = {{0}};
+    for (int i = 0; i < RLIM_NLIMITS; i++)
+        (void)getrlimit((__rlimit_resource_t)i, &limits[i]);
+    return dlc_cache_checksum((const char *)limits, sizeof limits);
+}
+
+uint64_t dlc_system_stamp(void) {
+    const uint64_t parts[] = {file_stamp("/etc/ld.so.cache"),
+                              file_stamp("/dev"),
+                              file_stamp("/proc"),
+                              search_path_stamp(),
+                              environment_stamp(),
+                              limits_stamp(),
+                              (uint64_t)time(NULL) / LONGEST_S};
+    return dlc_cache_checksum((const char *)parts, sizeof parts) | 1;
 }

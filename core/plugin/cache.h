@@ -2,7 +2,7 @@
  * XDG_CACHE_HOME): one file for each machine, since a home may be shared and a plugin
  * that works on one machine may crash on another. It is only an optimization: if it
  * cannot be read or written, is damaged or of another version, it is ignored. Used by
- * resolve.c. */
+ * registry.c. */
 #ifndef DLC_PLUGIN_CACHE_H
 #define DLC_PLUGIN_CACHE_H
 
@@ -11,13 +11,13 @@
 
 #include "base/text.h"
 
-/* A report (report.h) about the file that `info` describes. */
+/* A report (entry.h) about the file that `info` describes. */
 typedef struct dlc_cached {
     const char *path;
     struct stat info;   /* device, inode, size, times */
     const char *report; /* NULL: do not cache it */
     size_t size;
-    uint64_t system; /* the system_stamp.h that it depends on; 0: on the file alone */
+    uint64_t system; /* the dlc_system_stamp that it depends on; 0: on the file alone */
 } dlc_cached;
 
 typedef struct dlc_cache {
@@ -47,5 +47,11 @@ uint64_t dlc_cache_checksum(const char *bytes, size_t size);
 /* Whether two stats describe the same file with the same contents; its name or mode may
  * differ. */
 int dlc_stat_same_bytes(const struct stat *a, const struct stat *b);
+
+/* A number that sums up what the verdict on a plugin may depend on besides its file: it
+ * changes when a plugin that could not be used may have become usable, as a library may
+ * be installed, a device appear, or a variable hide it; and once an hour for what
+ * cannot be seen. Never 0. */
+uint64_t dlc_system_stamp(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* Starts and ends children with a guard. The guard runs no code of a plugin. */
+/* Starts and ends children with a guard, which runs no code of a plugin, and tries
+ * calls in them. */
 #include "plugin/child.h"
 
 #include <errno.h>
@@ -6,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/read.h"
+#include "base/status.h"
 #include "base/write.h"
 
 static const struct timespec moment = {.tv_nsec = 1000000};
@@ -108,7 +111,7 @@ void dlc_children_end(void) {
 /* Waits until the child ends or the parent wants it to; its wait status, or -1. A child
  * that is stopped is continued. If it stops itself, that may go on for ever, so the
  * signal of the parent is looked for each time. */
-static int await(pid_t child, const sigset_t *awaited) {
+static int await_child(pid_t child, const sigset_t *awaited) {
     static const struct timespec at_once;
     for (;;) {
         int status;
@@ -146,7 +149,7 @@ __attribute__((noreturn)) static void be_guard(void (*body)(int fd, void *contex
     if (child < 0)
         tell_begun(end, -errno);
     (void)close(end);
-    int status = child > 0 ? await(child, &awaited) : -1;
+    int status = child > 0 ? await_child(child, &awaited) : -1;
     if (child > 0)
         (void)kill(-child, SIGKILL);
     dlc_children_end();
@@ -257,4 +260,85 @@ int dlc_child_is_held_up(const dlc_child *child, double seconds) {
     dlc_process_threads threads = dlc_process_threads_read(child->pid);
     return !threads.busy_ns || (double)threads.longest_wait * 1e-9 > seconds / 4 ||
            threads.waits_for_disk;
+}
+
+/* ---- Trying a call ----------------------------------------------------------------
+ */
+
+typedef struct probe {
+    dlc_status (*call)(void *context);
+    void *context;
+    int shown;
+} probe;
+
+/* What the child sends. */
+typedef struct answer {
+    dlc_status status;
+    char sentence[1024];
+} answer;
+
+static void make_call(int fd, void *context) {
+    const probe *made = context;
+    answer given = {.status = DLC_OK};
+    if (!made->shown)
+        dlc_child_isolate();
+    dlc_detail_clear();
+    given.status = made->call(made->context);
+    (void)fflush(NULL);
+    strncpy(given.sentence, dlc_detail(), sizeof given.sentence - 1);
+    dlc_child_send(fd, &given, sizeof given);
+}
+
+/* 1: complete; 0: nothing will follow; -1: the time is over. */
+static int receive_answer(const dlc_child *child, double seconds, answer *given) {
+    dlc_stopwatch watch = {0};
+    size_t length = 0;
+    while (length < sizeof *given) {
+        double left = seconds - dlc_stopwatch_look(&watch);
+        if (!dlc_child_wait(child, left)) {
+            if (left <= 0)
+                return -1;
+            continue;
+        }
+        ssize_t got = read(child->fd, (char *)given + length, sizeof *given - length);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (got <= 0)
+            return 0;
+        length += (size_t)got;
+    }
+    return 1;
+}
+
+static dlc_status try_in_child(const char *what, double seconds, probe made) {
+    dlc_child child;
+    answer given;
+    (void)fflush(NULL); /* so that it is not printed twice */
+    if (!dlc_child_start(make_call, &made, &child))
+        return dlc_fail(DLC_ERR_IO, "%s: cannot be tried: %s", what,
+                        strerror(errno)); // NOLINT(concurrency-mt-unsafe)
+    seconds = dlc_child_patience(seconds);
+    int received = receive_answer(&child, seconds, &given);
+    int signal = dlc_child_end(&child, received == 0);
+    if (received < 0)
+        return dlc_fail(DLC_ERR_PLUGIN, "%s did not return within %.3g s", what,
+                        seconds);
+    if (received == 0 && signal)
+        return dlc_fail(DLC_ERR_PLUGIN, "%s crashed (signal %d, %s)", what, signal,
+                        strsignal(signal)); // NOLINT(concurrency-mt-unsafe)
+    if (received == 0)
+        return dlc_fail(DLC_ERR_PLUGIN, "%s ended the process", what);
+    return given.status == DLC_OK ? DLC_OK
+                                  : dlc_fail(given.status, "%s", given.sentence);
+}
+
+dlc_status dlc_probe(const char *what, double seconds,
+                     dlc_status (*call)(void *context), void *context) {
+    return try_in_child(what, seconds, (probe){.call = call, .context = context});
+}
+
+dlc_status dlc_probe_shown(const char *what, double seconds,
+                           dlc_status (*call)(void *context), void *context) {
+    return try_in_child(what, seconds,
+                        (probe){.call = call, .context = context, .shown = 1});
 }

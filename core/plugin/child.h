@@ -1,10 +1,12 @@
 /* Runs a plugin's code in a process of its own, which is ended with everything that it
- * has started. Called by scan.c, and by probe.c. */
+ * has started. Called by scan.c, and by whoever tries a call first. */
 #ifndef DLC_PLUGIN_CHILD_H
 #define DLC_PLUGIN_CHILD_H
 
 #include <stddef.h>
 #include <sys/types.h>
+
+#include <dlcore/status.h>
 
 /* A child, and the guard between it and this process: the guard adopts whatever the
  * child's descendants leave behind, and kills it. It continues a child that is stopped:
@@ -53,5 +55,19 @@ void dlc_child_send(int fd, const void *bytes, size_t size);
 /* In the child: nothing that it does may reach the terminal, a file or a handler of
  * the parent. */
 void dlc_child_isolate(void);
+
+/* ---- Trying a call --------------------------------------------------------------- */
+
+/* Makes the call in a child and returns its status, with its sentence. DLC_ERR_PLUGIN
+ * if it crashes, ends the process, or does not return in time; `what` names the call in
+ * these messages. Nothing that the child does is kept, and nothing of it is seen.
+ * Blocks.
+ */
+dlc_status dlc_probe(const char *what, double seconds,
+                     dlc_status (*call)(void *context), void *context);
+
+/* The same, but the call may print: its standard streams are those of this process. */
+dlc_status dlc_probe_shown(const char *what, double seconds,
+                           dlc_status (*call)(void *context), void *context);
 
 #endif

@@ -1,4 +1,4 @@
-/* The registry's data: for registry.c, resolve.c, use.c and find.c only. */
+/* The registry's data: for registry.c and find.c only. */
 #ifndef DLC_PLUGIN_REGISTRY_INTERNAL_H
 #define DLC_PLUGIN_REGISTRY_INTERNAL_H
 
@@ -39,9 +39,5 @@ struct dlc_registry {
 
 /* Makes the item own `text`; DLC_ERR_NOMEM if `text` is NULL. */
 dlc_status plugin_keep_reason(plugin_item *item, char *text, const char **kept);
-
-/* Gets the reports of all files, from the cache or a scan, and resolves which plugin
- * takes precedence over which. `rescan`: ignore the cache. */
-dlc_status plugin_resolve_all(struct dlc_registry *registry, int rescan);
 
 #endif

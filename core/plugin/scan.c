@@ -16,11 +16,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "plugin/calls.h"
 #include "plugin/check.h"
 #include "plugin/child.h"
+#include "plugin/entry.h"
 #include "plugin/object.h"
-#include "plugin/report.h"
 
 /* The time for opening a file, and for its load(). Without a persistence daemon, asking
  * a driver for its devices takes 10 s and more. */
@@ -77,7 +76,7 @@ static dlc_report_scope scope_of(dlc_status rc) {
     return rc == DLC_ERR_IO ? DLC_REPORT_ONCE : DLC_REPORT_OF_SYSTEM;
 }
 
-static void check_features(int fd, const dlc_plugin *plugin, dlc_report *report) {
+static void enter_features(int fd, const dlc_plugin *plugin, dlc_report *report) {
     report->feature = dlc_alloc(report->plugin.features, sizeof *report->feature);
     if (!report->feature)
         send_no_memory(fd);
@@ -139,7 +138,7 @@ static void inspect(int fd, void *context) {
     report.plugin.version = plugin->version;
     report.plugin.license = plugin->license;
     report.plugin.abi_minor = plugin->abi_minor;
-    check_features(fd, plugin, &report);
+    enter_features(fd, plugin, &report);
     send_report(fd, &report);
     if (load) {
         rc = dlc_object_load(plugin);
@@ -165,7 +164,8 @@ typedef struct scanner {
     int noticed;        /* the user knows that it is waited for */
 } scanner;
 
-static dlc_status refuse(dlc_scan_file *file, char *reason, dlc_report_scope scope) {
+static dlc_status refuse_file(dlc_scan_file *file, char *reason,
+                              dlc_report_scope scope) {
     dlc_report report = {.plugin = {.state = DLC_ENTRY_REFUSED, .reason = reason},
                          .scope = scope};
     dlc_text_free(&file->report);
@@ -218,7 +218,7 @@ static dlc_status refuse_culprit(const scanner *it, const failure *failed) {
             strsignal(failed->signal)); // NOLINT(concurrency-mt-unsafe): one thread
     else
         (void)snprintf(what, sizeof what, "ended the process");
-    return refuse(
+    return refuse_file(
         it->file,
         dlc_format("%s: %s %s, on %s; %s", it->file->path, what, step, when,
                    is_lasting ? "it is skipped for an hour, or until the file or the "
@@ -243,16 +243,16 @@ static dlc_status scanner_start(const task *what, scanner *it) {
         return DLC_OK;
     }
     it->file = NULL;
-    return refuse(file,
-                  dlc_format("%s: cannot be inspected: %s", file->path,
-                             strerror(errno)), // NOLINT(concurrency-mt-unsafe)
-                  DLC_REPORT_ONCE);
+    return refuse_file(file,
+                       dlc_format("%s: cannot be inspected: %s", file->path,
+                                  strerror(errno)), // NOLINT(concurrency-mt-unsafe)
+                       DLC_REPORT_ONCE);
 }
 
 /* Takes the next report on a file, which replaces the previous one. *more: another one
  * will follow. DLC_ERR_DATA if it is damaged. */
-static dlc_status take_report(scanner *it, const char *bytes, size_t size, int load,
-                              int *more) {
+static dlc_status take_scan_report(scanner *it, const char *bytes, size_t size,
+                                   int load, int *more) {
     dlc_report report = {0};
     DLC_TRY(dlc_report_unpack(bytes, size, &report));
     for (size_t i = 0; i < report.plugin.features; i++)
@@ -283,8 +283,8 @@ static dlc_status take_messages(scanner *it, int load, int *more) {
             return dlc_fail(DLC_ERR_DATA, "the report on a plugin is damaged");
         if (left - sizeof size < size)
             break;
-        status = take_report(it, it->received.bytes + begin + sizeof size, size, load,
-                             more);
+        status = take_scan_report(it, it->received.bytes + begin + sizeof size, size,
+                                  load, more);
     }
     it->received.length -= begin;
     if (it->received.length)
@@ -293,7 +293,7 @@ static dlc_status take_messages(scanner *it, int load, int *more) {
 }
 
 /* Reads what is there. *closed: nothing will follow. */
-static dlc_status receive(scanner *it, int *closed) {
+static dlc_status receive_messages(scanner *it, int *closed) {
     char bytes[4096];
     for (;;) {
         ssize_t got = read(it->child.fd, bytes, sizeof bytes);
@@ -308,7 +308,7 @@ static dlc_status receive(scanner *it, int *closed) {
     }
 }
 
-static int64_t waited(scanner *it) {
+static int64_t waited_ms(scanner *it) {
     return (int64_t)(dlc_stopwatch_look(&it->step) * 1e3);
 }
 
@@ -316,12 +316,12 @@ static int64_t waited(scanner *it) {
 static dlc_status scanner_step(scanner *it, int load) {
     int closed = 0, more = 1;
     dlc_child_continue(&it->child);
-    dlc_status status = receive(it, &closed);
+    dlc_status status = receive_messages(it, &closed);
     if (status == DLC_OK)
         status = take_messages(it, load, &more);
-    failure failed = {.hangs = !closed && waited(it) >= limit_of(it)};
+    failure failed = {.hangs = !closed && waited_ms(it) >= limit_of(it)};
     if (status == DLC_OK && more && !closed && !failed.hangs) {
-        if (waited(it) >= NOTICE_MS && !it->noticed++)
+        if (waited_ms(it) >= NOTICE_MS && !it->noticed++)
             dlc_info("%s: inspecting it takes long", it->file->path);
         return DLC_OK;
     }

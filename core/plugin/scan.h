@@ -1,6 +1,6 @@
 /* Inspects files in child processes, where they can do no harm: they are opened there,
  * and their load() is called. A file that crashes or hangs its child is detected and
- * refused. Called by resolve.c. */
+ * refused. Called by registry.c. */
 #ifndef DLC_PLUGIN_SCAN_H
 #define DLC_PLUGIN_SCAN_H
 
@@ -12,7 +12,7 @@
 typedef struct dlc_scan_file {
     const char *path;
     struct stat info;
-    dlc_text report; /* out; own; see report.h */
+    dlc_text report; /* out; own; see entry.h */
 } dlc_scan_file;
 
 /* Reports on every file; with `load`, also calls its load() if it is valid. One thread

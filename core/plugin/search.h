@@ -1,5 +1,5 @@
-/* Where plugins are searched; only what can be trusted (trust.h) is found. Called by
- * registry.c, use.c and `dlcore plugin check`. */
+/* Where plugins are searched; only what can be trusted is found. Called by registry.c,
+ * find.c and `dlcore plugin check`. */
 #ifndef DLC_PLUGIN_SEARCH_H
 #define DLC_PLUGIN_SEARCH_H
 

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "plugin/answers.h"
-#include "plugin/host.h"
+#include "plugin/object.h"
 
 /* The decoders are loaded before the ranks are started, and by the first source that
  * needs them. */

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/feed.h"
-#include "plugin/host.h"
+#include "plugin/object.h"
 #include "setup/classes.h"
 #include "setup/data_source.h"
 #include "setup/device_indices.h"

@@ -10,7 +10,7 @@
 
 #include "base/process_state.h"
 #include "base/status.h"
-#include "plugin/image.h"
+#include "plugin/object.h"
 #include "plugin/registry.h"
 #include "suite.h"
 #include "symbols.h"

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "guard.h"
-#include "plugin/host.h"
+#include "plugin/object.h"
 #include "process.h"
 
 /* The size of the table. */

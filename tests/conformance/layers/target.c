@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/config.h"
-#include "plugin/host.h"
+#include "plugin/object.h"
 
 /* ---- Plugins -------------------------------------------------------------------- */
 

@@ -13,9 +13,8 @@
 
 #include "base/memory.h"
 #include "plugin/cache.h"
-#include "plugin/report.h"
+#include "plugin/entry.h"
 #include "plugin/scan.h"
-#include "plugin/system_stamp.h"
 #include "plugin_folders.h"
 #include "support/test.h"
 

@@ -6,7 +6,7 @@
 
 #include <dlcore/dlcore.h>
 
-#include "plugin/calls.h"
+#include "plugin/check.h"
 #include "plugin/registry.h"
 #include "support/test.h"
 

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/config.h"
-#include "plugin/host.h"
+#include "plugin/object.h"
 #include "support/test.h"
 
 TEST(table_is_complete) {

@@ -17,9 +17,8 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "plugin/image.h"
+#include "plugin/child.h"
 #include "plugin/object.h"
-#include "plugin/probe.h"
 #include "plugin/scan.h"
 #include "plugin_folders.h"
 #include "support/test.h"

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "machine.h"
-#include "plugin/host.h"
+#include "plugin/object.h"
 #include "support/test.h"
 
 const dlc_host *host; /* defined by the plugin, here by the test */

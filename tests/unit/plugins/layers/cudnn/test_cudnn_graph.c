@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "graph.h"
 #include "plan_cache.h"
-#include "plugin/host.h"
+#include "plugin/object.h"
 #include "support/scratch.h"
 #include "support/test.h"
 

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "kernels/body.h"
-#include "plugin/host.h"
+#include "plugin/object.h"
 #include "support/plugins.h"
 #include "support/test.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plugin/host.h"
+#include "plugin/object.h"
 
 enum { RENDEZVOUS_BYTES = 12000, HEAD_MOST = 64 };
 
