@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "bench_table.h"
-#include "data/skips.h"
+#include "data/loader.h"
 #include "data/thread_pool.h"
 #include "data_convert.h"
 #include "file.h"

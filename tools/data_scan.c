@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/boxes.h"
+#include "data/load_fields.h"
 #include "data/thread_pool.h"
 #include "data_commands.h"
 #include "machine.h"

@@ -16,7 +16,7 @@ struct dlc_decoders {
     const dlc_feature *feature[];
 };
 
-static dlc_status load(const dlc_registry *registry, dlc_decoders *made) {
+static dlc_status load_decoders(const dlc_registry *registry, dlc_decoders *made) {
     const dlc_feature_entry *entry;
     for (size_t i = 0; (entry = dlc_registry_usable(registry, DLC_KIND_DECODER, i));
          i++) {
@@ -39,7 +39,7 @@ dlc_status dlc_decoders_open(const dlc_registry *registry, dlc_decoders **decode
     dlc_decoders *made = dlc_alloc(1, sizeof *made + count * sizeof *made->feature);
     if (!made)
         return DLC_ERR_NOMEM;
-    dlc_status status = load(registry, made);
+    dlc_status status = load_decoders(registry, made);
     if (status == DLC_OK)
         *decoders = made;
     else
@@ -53,7 +53,7 @@ void dlc_decoders_close(dlc_decoders *decoders) {
 
 /* ---- Endings ----------------------------------------------------------------- */
 
-static int is_listed(const char *ending, size_t length, const char *endings) {
+static int is_listed_ending(const char *ending, size_t length, const char *endings) {
     for (const char *at = endings; *at;) {
         size_t own = strcspn(at, ",");
         if (own == length && strncasecmp(at, ending, length) == 0)
@@ -65,14 +65,15 @@ static int is_listed(const char *ending, size_t length, const char *endings) {
 
 int dlc_ends_as(const char *name, const char *endings) {
     const char *ending = strrchr(name, '.');
-    return ending && ending[1] && is_listed(ending + 1, strlen(ending + 1), endings);
+    return ending && ending[1] &&
+           is_listed_ending(ending + 1, strlen(ending + 1), endings);
 }
 
 /* Adds the endings of a list that `all` lacks. */
 static void add_endings(dlc_text *all, const char *list) {
     while (*list) {
         size_t length = strcspn(list, ",");
-        if (!is_listed(list, length, dlc_text_string(all)))
+        if (!is_listed_ending(list, length, dlc_text_string(all)))
             dlc_text_add(all, ",%.*s", (int)length, list);
         list += length + (list[length] == ',');
     }
@@ -97,7 +98,7 @@ dlc_status dlc_decoders_endings(const dlc_registry *registry, char **endings) {
 /* ---- Files -------------------------------------------------------------------- */
 
 /* Fails with the formats that are known. */
-static dlc_status fail_unknown(const dlc_decoders *decoders, size_t count) {
+static dlc_status fail_unknown_format(const dlc_decoders *decoders, size_t count) {
     dlc_text names = {0};
     for (size_t i = 0; i < decoders->count; i++)
         dlc_text_add(&names, "%s%s", i ? ", " : "", decoders->feature[i]->name);
@@ -110,8 +111,8 @@ static dlc_status fail_unknown(const dlc_decoders *decoders, size_t count) {
     return status;
 }
 
-static const dlc_feature *find(const dlc_decoders *decoders, const void *bytes,
-                               size_t count) {
+static const dlc_feature *find_decoder(const dlc_decoders *decoders, const void *bytes,
+                                       size_t count) {
     size_t first = count < FIRST_BYTES ? count : FIRST_BYTES;
     for (size_t i = 0; i < decoders->count; i++) {
         const dlc_decoder_ops *ops = decoders->feature[i]->ops;
@@ -125,9 +126,9 @@ dlc_status dlc_decoders_inspect(const dlc_decoders *decoders, const void *bytes,
                                 size_t count, int64_t max_pixels,
                                 dlc_encoded *encoded) {
     dlc_image_info info = {.size = sizeof info};
-    const dlc_feature *feature = find(decoders, bytes, count);
+    const dlc_feature *feature = find_decoder(decoders, bytes, count);
     if (!feature)
-        return fail_unknown(decoders, count);
+        return fail_unknown_format(decoders, count);
     const dlc_decoder_ops *ops = feature->ops;
     DLC_TRY(DLC_ASK(ops, "inspect", ops->inspect(bytes, count, &info)));
     if (info.width < 1 || info.height < 1 || info.shrink_max < 1 ||

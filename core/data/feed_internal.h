@@ -5,10 +5,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "data/batch_layout.h"
 #include "data/feed.h"
+#include "data/loader.h"
 #include "data/order.h"
-#include "data/skips.h"
 #include "data/thread_pool.h"
 
 #define DETAIL_BYTES 1024

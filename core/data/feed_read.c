@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 
-static int is_wanted(const filling *f) {
+static int is_current(const filling *f) {
     return f->generation == f->feed->generation;
 }
 
@@ -98,10 +98,10 @@ static void load_part(void *context, int32_t part, int32_t thread) {
     int32_t count = left < f->part ? left : f->part;
     void *to[DLC_NET_FIELDS];
     dlc_batch_find(&feed->layout, f->into->base, i, to);
-    if (feed->loader.in_runs && is_wanted(f) &&
+    if (feed->loader.in_runs && is_current(f) &&
         dlc_loader_load_run(&feed->loader, count, f->index + i, to) == DLC_OK)
         return;
-    for (; count-- > 0 && is_wanted(f); i++) {
+    for (; count-- > 0 && is_current(f); i++) {
         dlc_batch_find(&feed->layout, f->into->base, i, to);
         load_sample(f, i, thread, to);
     }
@@ -110,7 +110,7 @@ static void load_part(void *context, int32_t part, int32_t thread) {
 /* The samples that a thread takes at once: so many that taking them costs little,
  * beside copying them, and at most its share of the batch. Files of pictures take long.
  */
-static int32_t part_of(const dlc_feed *feed) {
+static int32_t samples_at_once(const dlc_feed *feed) {
     enum { BYTES = 64 << 10 };
     int64_t share = feed->args.count / (feed->args.threads + 1);
     int64_t most = feed->loader.in_bytes ? BYTES / (int64_t)feed->loader.in_bytes : 1;
@@ -153,21 +153,21 @@ static void mix_sample(void *context, int32_t i, int32_t thread) {
 /* ---- Batches ----------------------------------------------------------------- */
 
 /* Chooses the samples of a batch, and lets the pool load them. */
-static void begin_batch(filling *f) {
+static void begin_filling(filling *f) {
     int32_t count = f->feed->args.count;
     f->into->samples = choose_samples(f, f->into->iteration);
     f->failure.status = DLC_OK;
-    f->part = part_of(f->feed);
+    f->part = samples_at_once(f->feed);
     f->task = (dlc_task){
         .part = load_part, .context = f, .count = (count + f->part - 1) / f->part};
     dlc_thread_pool_start(f->feed->pool, &f->task);
 }
 
-static dlc_status end_batch(filling *f) {
+static dlc_status end_filling(filling *f) {
     dlc_feed *feed = f->feed;
     int32_t count = feed->args.count;
     dlc_thread_pool_wait(feed->pool, &f->task);
-    if (f->failure.status == DLC_OK && f->partner && is_wanted(f))
+    if (f->failure.status == DLC_OK && f->partner && is_current(f))
         dlc_thread_pool_run(feed->pool, count, mix_sample, f);
     if (f->failure.status != DLC_OK)
         return dlc_fail(f->failure.status, "%s", f->failure.detail);
@@ -184,7 +184,7 @@ static int has_room(const dlc_feed *feed) {
     int32_t most = feed->pool ? DLC_FEED_FILLINGS : 1;
     return feed->status == DLC_OK && feed->begun < most &&
            feed->held + feed->ready + feed->begun < feed->slot_count &&
-           (!feed->begun || is_wanted(&feed->filling[feed->oldest]));
+           (!feed->begun || is_current(&feed->filling[feed->oldest]));
 }
 
 /* The lock is held, except while samples are chosen. */
@@ -197,19 +197,19 @@ static void begin_next(dlc_feed *feed) {
     feed->wanted = dlc_feed_successor(feed, feed->wanted);
     feed->begun++;
     pthread_mutex_unlock(&feed->lock);
-    begin_batch(f);
+    begin_filling(f);
     pthread_mutex_lock(&feed->lock);
 }
 
 /* The lock is held, except while samples are loaded. */
-static void end_oldest(dlc_feed *feed) {
+static void end_oldest_filling(dlc_feed *feed) {
     filling *f = &feed->filling[feed->oldest];
     pthread_mutex_unlock(&feed->lock);
-    dlc_status status = end_batch(f);
+    dlc_status status = end_filling(f);
     pthread_mutex_lock(&feed->lock);
     feed->oldest = (feed->oldest + 1) % DLC_FEED_FILLINGS;
     feed->begun--;
-    if (!is_wanted(f) || feed->status != DLC_OK)
+    if (!is_current(f) || feed->status != DLC_OK)
         return;
     if (status == DLC_OK) {
         feed->ready++;
@@ -227,7 +227,7 @@ void *dlc_feed_read(void *argument) {
         if (!feed->stop && has_room(feed))
             begin_next(feed);
         else if (feed->begun)
-            end_oldest(feed);
+            end_oldest_filling(feed);
         else
             pthread_cond_wait(&feed->room, &feed->lock);
     }

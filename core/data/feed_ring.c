@@ -4,17 +4,21 @@
  * ready and, by a new generation, what is being filled. */
 #include "data/feed_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/thread.h"
+#include "data/feed.h"
+#include "data/order.h"
 #include "plugin/device_objects.h"
 
 /* ---- Opening --------------------------------------------------------------- */
 
-static dlc_status check_args(const dlc_feed_args *args) {
+static dlc_status check_feed_args(const dlc_feed_args *args) {
     int sound = args->count >= 1 && args->prefetch >= 0 && args->threads >= 0;
     if (args->test)
         sound = sound && args->rank >= 0 && args->rank < args->ranks;
@@ -46,7 +50,7 @@ dlc_loader_args dlc_feed_loader_args(const dlc_feed_args *args) {
                              .fields = args->fields};
 }
 
-static dlc_status open_loader(dlc_feed *feed) {
+static dlc_status open_feed_loader(dlc_feed *feed) {
     dlc_loader_args args = dlc_feed_loader_args(&feed->args);
     return dlc_loader_open(&args, &feed->loader);
 }
@@ -97,7 +101,7 @@ static dlc_status alloc_slot(const dlc_feed *feed, slot *made) {
     return DLC_OK;
 }
 
-static void free_slot(const dlc_feed *feed, slot *made) {
+static void free_feed_slot(const dlc_feed *feed, slot *made) {
     const dlc_feed_args *args = &feed->args;
     if (!args->device_ops)
         dlc_free(made->base);
@@ -155,7 +159,7 @@ static dlc_status alloc_slots(dlc_feed *feed) {
     return alloc_mixed(feed);
 }
 
-static dlc_status start_thread(dlc_feed *feed) {
+static dlc_status start_reading(dlc_feed *feed) {
     pthread_mutex_init(&feed->lock, NULL);
     pthread_cond_init(&feed->room, NULL);
     pthread_cond_init(&feed->done, NULL);
@@ -178,9 +182,9 @@ static void choose_test(dlc_feed *feed) {
     feed->batches = (tested + step - 1) / step;
 }
 
-static dlc_status prepare(dlc_feed *feed) {
+static dlc_status prepare_feed(dlc_feed *feed) {
     const dlc_feed_args *args = &feed->args;
-    DLC_TRY(open_loader(feed));
+    DLC_TRY(open_feed_loader(feed));
     if (args->test) {
         choose_test(feed);
         if (!feed->batches)
@@ -191,13 +195,13 @@ static dlc_status prepare(dlc_feed *feed) {
     }
     DLC_TRY(dlc_skips_open(args->max_skipped, &feed->skips));
     DLC_TRY(alloc_slots(feed));
-    return start_thread(feed);
+    return start_reading(feed);
 }
 
 dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *batch) {
     dlc_feed feed = {.args = *args};
-    DLC_TRY(check_args(args));
-    DLC_TRY(open_loader(&feed));
+    DLC_TRY(check_feed_args(args));
+    DLC_TRY(open_feed_loader(&feed));
     uint64_t count = (uint64_t)args->count;
     *batch = count * feed.loader.bytes;
     *bytes = ((uint64_t)batches_ahead(&feed) + 1) * *batch;
@@ -211,12 +215,12 @@ dlc_status dlc_feed_bytes(const dlc_feed_args *args, uint64_t *bytes, uint64_t *
 }
 
 dlc_status dlc_feed_open(const dlc_feed_args *args, dlc_feed **feed) {
-    DLC_TRY(check_args(args));
+    DLC_TRY(check_feed_args(args));
     dlc_feed *made = dlc_alloc(1, sizeof *made);
     if (!made)
         return DLC_ERR_NOMEM;
     made->args = *args;
-    dlc_status status = prepare(made);
+    dlc_status status = prepare_feed(made);
     if (status != DLC_OK) {
         dlc_feed_close(made);
         return status;
@@ -243,7 +247,7 @@ void dlc_feed_close(dlc_feed *feed) {
         pthread_mutex_destroy(&feed->lock);
     }
     for (int32_t i = 0; feed->slots && i < feed->slot_count; i++)
-        free_slot(feed, &feed->slots[i]);
+        free_feed_slot(feed, &feed->slots[i]);
     dlc_free(feed->slots);
     for (size_t i = 0; feed->scratch && i < loading_threads(feed); i++)
         dlc_load_scratch_free(&feed->scratch[i]);
@@ -392,5 +396,59 @@ dlc_status dlc_feed_seek(dlc_feed *feed, int64_t iteration) {
         pthread_cond_signal(&feed->room);
     }
     pthread_mutex_unlock(&feed->lock);
+    return DLC_OK;
+}
+
+/* ---- Values that are not finite ---------------------------------------------------
+ */
+
+/* For the report on a loss that is not. */
+
+enum { NAME_BYTES = 512 };
+
+/* An order of its own: the feed's belongs to the reading thread. */
+static dlc_status name_sample(const dlc_feed *feed, int64_t position, char *name,
+                              size_t room) {
+    const dlc_feed_args *args = &feed->args;
+    dlc_order order = {0};
+    dlc_status status = dlc_order_open(dlc_feed_samples(feed), args->seed,
+                                       args->shuffle, args->shuffle_window, &order);
+    if (status == DLC_OK)
+        dlc_samples_name(&feed->loader.samples, dlc_order_at(&order, position), name,
+                         room);
+    dlc_order_close(&order);
+    return status;
+}
+
+static dlc_status describe_value(const dlc_feed *feed, int64_t position, int32_t i,
+                                 int64_t at, float value, dlc_text *text) {
+    const dlc_loaded_field *field = &feed->loader.field[i];
+    char name[NAME_BYTES];
+    DLC_TRY(name_sample(feed, position, name, sizeof name));
+    dlc_text_add(text, "%s: value %" PRId64 " of field %s is %g as the net reads it",
+                 name, at, field->field->name, (double)value);
+    if (dlc_mix_is_on(&feed->args.mix))
+        dlc_text_add(text, ", mixed with its neighbour");
+    return dlc_text_status(text);
+}
+
+dlc_status dlc_feed_find_nonfinite(dlc_feed *feed, int64_t iteration, dlc_text *text) {
+    dlc_batch batch;
+    DLC_TRY(dlc_feed_seek(feed, iteration));
+    DLC_TRY(dlc_feed_next(feed, &batch));
+    for (int32_t s = 0; s < batch.samples; s++)
+        for (int32_t i = 0; i < feed->loader.fields; i++) {
+            const dlc_loaded_field *field = &feed->loader.field[i];
+            if (field->dtype != DLC_F32 || !field->field)
+                continue;
+            int64_t count = dlc_shape_count(&field->shape);
+            const float *value = (const float *)batch.field[i] + s * count;
+            /* NaN of what layers compare with is a value that does not count. */
+            int64_t at = dlc_find_nonfinite(value, count, field->is_label);
+            if (at >= 0)
+                return describe_value(feed,
+                                      dlc_feed_position(&feed->args, iteration, s), i,
+                                      at, value[at], text);
+        }
     return DLC_OK;
 }

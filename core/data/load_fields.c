@@ -5,11 +5,10 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "data/boxes.h"
 
 /* ---- Pictures ---------------------------------------------------------------- */
 
-static dlc_status reserve(dlc_load_scratch *scratch, size_t bytes) {
+static dlc_status reserve_pixels(dlc_load_scratch *scratch, size_t bytes) {
     if (scratch->room >= bytes)
         return DLC_OK;
     dlc_free(scratch->pixels);
@@ -38,15 +37,16 @@ static void shrink_span(int64_t begin, int64_t size, int32_t all, int32_t shrink
 }
 
 /* Decodes the part of the picture that the plan needs. */
-static dlc_status decode(const dlc_encoded *file, int32_t channels, double scale,
-                         dlc_load_scratch *scratch, dlc_image *image) {
+static dlc_status decode_part(const dlc_encoded *file, int32_t channels, double scale,
+                              dlc_load_scratch *scratch, dlc_image *image) {
     const dlc_transform_plan *plan = &scratch->plan;
     int32_t shrink = choose_shrink(file, scale), region[4];
     shrink_span(plan->region.x, plan->region.width, file->info.width, shrink,
                 &region[0], &region[2]);
     shrink_span(plan->region.y, plan->region.height, file->info.height, shrink,
                 &region[1], &region[3]);
-    DLC_TRY(reserve(scratch, (size_t)region[2] * (size_t)region[3] * (size_t)channels));
+    DLC_TRY(reserve_pixels(scratch,
+                           (size_t)region[2] * (size_t)region[3] * (size_t)channels));
     DLC_TRY(dlc_decoders_decode(file, channels, shrink, region, scratch->pixels));
     *image = dlc_image_interleaved(scratch->pixels, channels, region[3], region[2]);
     image->x = region[0];
@@ -57,9 +57,9 @@ static dlc_status decode(const dlc_encoded *file, int32_t channels, double scale
 
 /* Draws what happens to the sample, whose picture has this size; to all fields of a
  * sample the same. */
-static dlc_status plan(const dlc_loader *loader, dlc_load_scratch *scratch,
-                       const dlc_loaded_field *field, uint64_t position, int64_t height,
-                       int64_t width) {
+static dlc_status plan_sample(const dlc_loader *loader, dlc_load_scratch *scratch,
+                              const dlc_loaded_field *field, uint64_t position,
+                              int64_t height, int64_t width) {
     if (scratch->height == height && scratch->width == width)
         return DLC_OK;
     if (scratch->height && field->kind->role == DLC_ROLE_MASK)
@@ -76,16 +76,17 @@ static dlc_status plan(const dlc_loader *loader, dlc_load_scratch *scratch,
 }
 
 /* The picture of a file, as far as the plan needs it; at full size for `exact`. */
-static dlc_status open_file(const dlc_loader *loader, dlc_load_scratch *scratch,
-                            const dlc_loaded_field *field, uint64_t position, int exact,
-                            dlc_image *image) {
+static dlc_status open_encoded(const dlc_loader *loader, dlc_load_scratch *scratch,
+                               const dlc_loaded_field *field, uint64_t position,
+                               int exact, dlc_image *image) {
     const dlc_value *value = &scratch->read.value[field->source];
     dlc_encoded file;
     DLC_TRY(dlc_decoders_inspect(loader->args.decoders, value->data, value->bytes,
                                  loader->args.max_pixels, &file));
-    DLC_TRY(plan(loader, scratch, field, position, file.info.height, file.info.width));
-    return decode(&file, (int32_t)field->field->shape.dims[0],
-                  exact ? 1 : scratch->plan.scale, scratch, image);
+    DLC_TRY(plan_sample(loader, scratch, field, position, file.info.height,
+                        file.info.width));
+    return decode_part(&file, (int32_t)field->field->shape.dims[0],
+                       exact ? 1 : scratch->plan.scale, scratch, image);
 }
 
 /* The picture that a source gives as planes, whose pixels are only read. */
@@ -98,14 +99,14 @@ static dlc_status open_planes(const dlc_loader *loader, dlc_load_scratch *scratc
         shape = (dlc_shape){3, {1, shape.dims[0], shape.dims[1]}};
     *image = dlc_image_planes((void *)value->data, (dlc_dtype)field->field->dtype,
                               &shape);
-    return plan(loader, scratch, field, position, image->height, image->width);
+    return plan_sample(loader, scratch, field, position, image->height, image->width);
 }
 
 static dlc_status open_picture(const dlc_loader *loader, dlc_load_scratch *scratch,
                                const dlc_loaded_field *field, uint64_t position,
                                int exact, dlc_image *image) {
     return field->field->flags & DLC_FIELD_ENCODED
-               ? open_file(loader, scratch, field, position, exact, image)
+               ? open_encoded(loader, scratch, field, position, exact, image)
                : open_planes(loader, scratch, field, position, image);
 }
 
@@ -149,6 +150,61 @@ static dlc_status load_mask(dlc_loader *loader, dlc_load_scratch *scratch,
 
 /* ---- Boxes ------------------------------------------------------------------- */
 
+/* Returns what is wrong with a box; NULL: nothing. */
+static const char *find_mistake(const float *row, float height, float width) {
+    for (int i = DLC_BOX_X0; i < DLC_BOX_VALUES; i++)
+        if (!isfinite(row[i]))
+            return "its numbers have to be finite";
+    if (row[DLC_BOX_X0] >= row[DLC_BOX_X1] || row[DLC_BOX_Y0] >= row[DLC_BOX_Y1])
+        return "x1 has to be greater than x0, and y1 than y0";
+    if (!(row[DLC_BOX_X0] < width && row[DLC_BOX_Y0] < height && row[DLC_BOX_X1] > 0 &&
+          row[DLC_BOX_Y1] > 0))
+        return "it is outside the image";
+    return NULL;
+}
+
+/* How many classes there may be; float32 counts no further. */
+static int32_t classes_of(const dlc_field *field) {
+    return field->classes ? field->classes : 1 << 24;
+}
+
+static int is_class(const dlc_field *field, float number) {
+    return number >= 0 && number < (float)classes_of(field) && number == floorf(number);
+}
+
+dlc_status dlc_boxes_check(const dlc_field *field, const dlc_value *value,
+                           int64_t height, int64_t width) {
+    const float *row = value->data;
+    for (int64_t i = 0; i < value->shape.dims[0]; i++, row += DLC_BOX_VALUES) {
+        if (row[DLC_BOX_CLASS] == -1)
+            continue;
+        if (!is_class(field, row[DLC_BOX_CLASS]))
+            return dlc_fail(DLC_ERR_DATA,
+                            "field %s, row %lld: the class %g is no whole number from "
+                            "0 to %d; -1 is a row that is not used",
+                            field->name, (long long)i, (double)row[DLC_BOX_CLASS],
+                            (int)classes_of(field) - 1);
+        const char *mistake = find_mistake(row, (float)height, (float)width);
+        if (mistake)
+            return dlc_fail(
+                DLC_ERR_DATA,
+                "field %s, row %lld: the box x %g to %g, y %g to %g, of an image of "
+                "%lld x %lld pixels (width x height): %s",
+                field->name, (long long)i, (double)row[DLC_BOX_X0],
+                (double)row[DLC_BOX_X1], (double)row[DLC_BOX_Y0],
+                (double)row[DLC_BOX_Y1], (long long)width, (long long)height, mistake);
+    }
+    return DLC_OK;
+}
+
+void dlc_boxes_clear(float *rows, int64_t first, int64_t end) {
+    for (float *row = rows + first * DLC_BOX_VALUES; first < end;
+         first++, row += DLC_BOX_VALUES) {
+        memset(row, 0, DLC_BOX_VALUES * sizeof *row);
+        row[DLC_BOX_CLASS] = -1;
+    }
+}
+
 /* The image whose size the boxes of a sample are drawn in. */
 static const dlc_field *image_of(const dlc_loader *loader) {
     return dlc_samples_field(&loader->samples, loader->samples.image);
@@ -190,7 +246,7 @@ static dlc_status load_boxes(dlc_loader *loader, dlc_load_scratch *scratch,
     int64_t height, width, rows = value->shape.dims[0];
     DLC_TRY(find_size(loader, scratch, &height, &width));
     DLC_TRY(dlc_boxes_check(field->field, value, height, width));
-    DLC_TRY(plan(loader, scratch, field, position, height, width));
+    DLC_TRY(plan_sample(loader, scratch, field, position, height, width));
     rows = dlc_transforms_apply_boxes(loader->args.transforms, &scratch->plan,
                                       loader->args.min_visibility, value->data, rows,
                                       to);
@@ -293,7 +349,7 @@ static const struct loading {
 };
 
 /* NULL: a role whose values are copied. */
-static const struct loading *find(uint32_t role) {
+static const struct loading *find_loading(uint32_t role) {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (table[i].role == role)
             return &table[i];
@@ -302,13 +358,13 @@ static const struct loading *find(uint32_t role) {
 
 dlc_status dlc_load_shape(const dlc_loader *loader, const dlc_field *field,
                           dlc_shape *shape) {
-    const struct loading *loading = find(field->role);
+    const struct loading *loading = find_loading(field->role);
     *shape = field->shape;
     return loading && loading->shape ? loading->shape(loader, field, shape) : DLC_OK;
 }
 
 uint32_t dlc_load_needs(const dlc_loader *loader, int32_t field) {
-    const struct loading *loading = find(
+    const struct loading *loading = find_loading(
         dlc_samples_field(&loader->samples, field)->role);
     int needs_image = loading && loading->needs_size && image_of(loader)->flags;
     return 1u << field | (needs_image ? 1u << loader->samples.image : 0);
@@ -316,7 +372,8 @@ uint32_t dlc_load_needs(const dlc_loader *loader, int32_t field) {
 
 dlc_status dlc_load_field(dlc_loader *loader, dlc_load_scratch *scratch,
                           const dlc_loaded_field *field, uint64_t position, void *to) {
-    const struct loading *loading = field->kind ? find(field->kind->role) : NULL;
+    const struct loading *loading = field->kind ? find_loading(field->kind->role)
+                                                : NULL;
     if (!field->kind) {
         memset(to, 0xff, field->bytes);
         return DLC_OK;

@@ -1,12 +1,14 @@
 /* What the loader works with, and how the values of each role become what the net
- * reads. A new role is one row of the table there, one in roles.c, and a function. */
+ * reads. A new role is one row of the table there, one in samples.c, and a function. */
 #ifndef DLC_DATA_LOAD_FIELDS_H
 #define DLC_DATA_LOAD_FIELDS_H
 
 #include <pthread.h>
 
+#include <dlcore/data.h>
+
+#include "base/status.h"
 #include "data/decoders.h"
-#include "data/roles.h"
 #include "data/samples.h"
 #include "data/transform.h"
 #include "net/net.h"
@@ -81,5 +83,16 @@ uint32_t dlc_load_needs(const dlc_loader *loader, int32_t field);
 /* Writes one field of the sample that was read to `scratch`. */
 dlc_status dlc_load_field(dlc_loader *loader, dlc_load_scratch *scratch,
                           const dlc_loaded_field *field, uint64_t position, void *to);
+
+/* ---- Boxes around objects -------------------------------------------------------- */
+
+/* Checks the boxes of a sample, whose image has this size. DLC_ERR_DATA with the row of
+ * a box whose class is none, that is empty, or that is outside the image. One that
+ * reaches beyond it is clipped, by transforms. */
+dlc_status dlc_boxes_check(const dlc_field *field, const dlc_value *value,
+                           int64_t height, int64_t width);
+
+/* Makes rows first .. end - 1 unused. */
+void dlc_boxes_clear(float *rows, int64_t first, int64_t end);
 
 #endif

@@ -1,8 +1,10 @@
-/* Loads one sample. */
+/* Loads samples, lays out batches of them, and counts those that are skipped. */
 #include "data/loader.h"
 
+#include <inttypes.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "data/load_fields.h"
 
@@ -117,22 +119,22 @@ void dlc_load_scratch_free(dlc_load_scratch *scratch) {
 
 /* ---- Loading ----------------------------------------------------------------- */
 
-static void lock(dlc_loader *loader) {
+static void lock_source(dlc_loader *loader) {
     if (loader->has_lock)
         pthread_mutex_lock(&loader->lock);
 }
 
-static void unlock(dlc_loader *loader) {
+static void unlock_source(dlc_loader *loader) {
     if (loader->has_lock)
         pthread_mutex_unlock(&loader->lock);
 }
 
 static dlc_status read_sample(dlc_loader *loader, int64_t index, void *into,
                               dlc_read_sample *read) {
-    lock(loader);
+    lock_source(loader);
     dlc_status status = dlc_samples_read_fields(&loader->samples, index, loader->wanted,
                                                 into, read);
-    unlock(loader);
+    unlock_source(loader);
     return status;
 }
 
@@ -142,8 +144,8 @@ static int is_made(const dlc_loader *loader, int32_t i) {
 }
 
 /* A vector may have NaN for what is not known, but not where a net computes with it. */
-static dlc_status check_input(const dlc_loader *loader, const dlc_load_scratch *scratch,
-                              int32_t i) {
+static dlc_status check_input_numbers(const dlc_loader *loader,
+                                      const dlc_load_scratch *scratch, int32_t i) {
     const dlc_loaded_field *field = &loader->field[i];
     int is_input = field->field && loader->args.fields.inputs >> i & 1 &&
                    field->field->role == DLC_ROLE_VECTOR;
@@ -161,7 +163,7 @@ dlc_status dlc_loader_load(dlc_loader *loader, dlc_load_scratch *scratch, int64_
     scratch->height = scratch->width = 0;
     for (int32_t i = 0; status == DLC_OK && i < loader->fields; i++)
         if (is_made(loader, i)) {
-            status = check_input(loader, scratch, i);
+            status = check_input_numbers(loader, scratch, i);
             if (status == DLC_OK)
                 status = dlc_load_field(loader, scratch, &loader->field[i], draw,
                                         to[i]);
@@ -171,9 +173,127 @@ dlc_status dlc_loader_load(dlc_loader *loader, dlc_load_scratch *scratch, int64_
 
 dlc_status dlc_loader_load_run(dlc_loader *loader, int32_t count, const int64_t *index,
                                void *const *to) {
-    lock(loader);
+    lock_source(loader);
     dlc_status status = dlc_samples_read_several(
         &loader->samples, count, index, to[DLC_FIELD_DATA], to[DLC_FIELD_LABEL]);
-    unlock(loader);
+    unlock_source(loader);
+    return status;
+}
+
+/* ---- Batches ----------------------------------------------------------------------
+ */
+
+#define LINE ((size_t)64) /* bytes of a cache line */
+
+dlc_status dlc_batch_layout_make(const dlc_loader *loader, size_t samples,
+                                 dlc_batch_layout *layout) {
+    dlc_batch_layout made = {.loader = loader};
+    for (int32_t i = 0; i < loader->fields; i++) {
+        size_t bytes;
+        made.offset[i] = made.bytes;
+        if (__builtin_mul_overflow(samples, loader->field[i].bytes, &bytes) ||
+            __builtin_add_overflow(made.bytes, bytes, &made.bytes) ||
+            __builtin_add_overflow(made.bytes, LINE - 1, &made.bytes))
+            return dlc_fail(DLC_ERR_NOMEM, "a batch of %zu samples is too large",
+                            samples);
+        made.bytes &= -LINE;
+    }
+    *layout = made;
+    return DLC_OK;
+}
+
+void dlc_batch_find(const dlc_batch_layout *layout, void *base, int32_t sample,
+                    void *to[DLC_NET_FIELDS]) {
+    for (int32_t i = 0; i < layout->loader->fields; i++)
+        to[i] = (char *)base + layout->offset[i] +
+                (size_t)sample * layout->loader->field[i].bytes;
+}
+
+void dlc_batch_clear(const dlc_batch_layout *layout, void *const *to, int only_labels) {
+    for (int32_t i = 0; i < layout->loader->fields; i++) {
+        const dlc_loaded_field *field = &layout->loader->field[i];
+        if (field->is_label || !only_labels)
+            memset(to[i], field->is_label ? 0xff : 0, field->bytes);
+    }
+}
+
+int dlc_batch_has_classes(const dlc_batch_layout *layout) {
+    const dlc_loaded_field *label = &layout->loader->field[DLC_FIELD_LABEL];
+    return layout->loader->fields > DLC_FIELD_LABEL && label->dtype == DLC_I32 &&
+           label->shape.rank == 0;
+}
+
+/* ---- Skipped samples --------------------------------------------------------------
+ */
+
+enum { NAMED = 10 }; /* skipped samples that are warned of, each */
+
+dlc_status dlc_skips_open(int64_t most, dlc_skips *skips) {
+    *skips = (dlc_skips){.most = most};
+    if (most <= 0)
+        return DLC_OK;
+    skips->index = dlc_alloc((size_t)most, sizeof *skips->index);
+    if (!skips->index)
+        return DLC_ERR_NOMEM;
+    pthread_mutex_init(&skips->lock, NULL);
+    skips->is_open = 1;
+    return DLC_OK;
+}
+
+void dlc_skips_close(dlc_skips *skips) {
+    if (!skips->is_open)
+        return;
+    if (skips->count > NAMED)
+        dlc_warn("%" PRId64 " samples could not be read and were skipped",
+                 skips->count);
+    pthread_mutex_destroy(&skips->lock);
+    dlc_free(skips->index);
+    *skips = (dlc_skips){0};
+}
+
+static int is_skipped(const dlc_skips *skips, int64_t index) {
+    for (int64_t i = 0; i < skips->count; i++)
+        if (skips->index[i] == index)
+            return 1;
+    return 0;
+}
+
+/* Notes a new one; the lock is held. */
+static dlc_status note_skipped(dlc_skips *skips, int64_t index) {
+    if (skips->count == skips->most)
+        return dlc_fail(DLC_ERR_DATA,
+                        "%s; %" PRId64 " samples were skipped before it, and "
+                        "max_skipped allows no more",
+                        dlc_detail(), skips->count);
+    skips->index[skips->count++] = index;
+    if (skips->count <= NAMED)
+        dlc_warn("%s; the sample is skipped", dlc_detail());
+    if (skips->count == NAMED)
+        dlc_warn("more samples that cannot be read are skipped without a word");
+    return DLC_OK;
+}
+
+dlc_status dlc_skips_advise(void) {
+    return dlc_fail(DLC_ERR_DATA,
+                    "%s; `on_error = skip`, beside `source`, skips samples that cannot "
+                    "be read",
+                    dlc_detail());
+}
+
+int dlc_skips_have(dlc_skips *skips, int64_t index) {
+    if (!skips->is_open)
+        return 0;
+    pthread_mutex_lock(&skips->lock);
+    int is = is_skipped(skips, index);
+    pthread_mutex_unlock(&skips->lock);
+    return is;
+}
+
+dlc_status dlc_skips_add(dlc_skips *skips, int64_t index) {
+    if (!skips->is_open)
+        return skips->most < 0 ? DLC_ERR_DATA : dlc_skips_advise();
+    pthread_mutex_lock(&skips->lock);
+    dlc_status status = is_skipped(skips, index) ? DLC_OK : note_skipped(skips, index);
+    pthread_mutex_unlock(&skips->lock);
     return status;
 }

@@ -5,7 +5,44 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "data/permutation.h"
+
+/* ---- A permutation without memory -------------------------------------------------
+ */
+
+/* By a Feistel network: two halves of a number are mixed in turn by
+ * random words, which can always be undone, so no two numbers become one. The network
+ * permutes the numbers up to a power of four; a number that leaves the range goes
+ * through it again until it is back (Black and Rogaway, "Ciphers with arbitrary finite
+ * domains", CT-RSA 2002). */
+
+enum { ROUNDS = 8 };
+
+static uint64_t run_network(uint64_t seed, uint64_t stream, int half, uint64_t number) {
+    uint64_t mask = (UINT64_C(1) << half) - 1;
+    uint64_t left = number >> half, right = number & mask;
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        uint32_t words[4];
+        dlc_random_block(seed, stream, round << 32 | right, words);
+        uint64_t mixed = left ^ (words[0] & mask);
+        left = right;
+        right = mixed;
+    }
+    return left << half | right;
+}
+
+int64_t dlc_permutation_at(uint64_t seed, uint64_t stream, int64_t count, int64_t i) {
+    int half = 1;
+    while (UINT64_C(1) << 2 * half < (uint64_t)count)
+        half++;
+    uint64_t number = (uint64_t)i;
+    do
+        number = run_network(seed, stream, half, number);
+    while (number >= (uint64_t)count);
+    return (int64_t)number;
+}
+
+/* ---- Orders -----------------------------------------------------------------------
+ */
 
 /* The random streams that epochs, their blocks and windows are shuffled from ("shuf",
  * "blck" and "wndw"); the number of the epoch is added, or that of the window in all
@@ -94,7 +131,7 @@ static int64_t at_window(dlc_order *order, int64_t epoch, int64_t i) {
     return (at + shift) % samples;
 }
 
-static int64_t at(dlc_order *order, int64_t epoch, int64_t i) {
+static int64_t sample_at(dlc_order *order, int64_t epoch, int64_t i) {
     if (!order->shuffle)
         return i;
     return order->window ? at_window(order, epoch, i) : at_whole(order, epoch, i);
@@ -103,7 +140,7 @@ static int64_t at(dlc_order *order, int64_t epoch, int64_t i) {
 void dlc_order_take(dlc_order *order, int64_t position, int64_t count, int64_t *index) {
     int64_t epoch = position / order->samples, i = position % order->samples;
     for (int64_t k = 0; k < count; k++) {
-        index[k] = at(order, epoch, i);
+        index[k] = sample_at(order, epoch, i);
         if (++i == order->samples) {
             i = 0;
             epoch++;

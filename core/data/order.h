@@ -49,4 +49,8 @@ static inline int64_t dlc_order_at(dlc_order *order, int64_t position) {
     return index;
 }
 
+/* Where a permutation of 0 .. count - 1, one for each seed and stream, takes i.
+ * `count` is at least 1, and at most 2^62. */
+int64_t dlc_permutation_at(uint64_t seed, uint64_t stream, int64_t count, int64_t i);
+
 #endif

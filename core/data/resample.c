@@ -1,7 +1,7 @@
 /* Resampling in two passes. Each row of the input that is needed is resampled along its
  * columns once, into a ring of rows of floats; each row of the result is a weighted sum
  * of the last few of them. */
-#include "data/resample.h"
+#include "data/transform_kinds.h"
 
 #include <math.h>
 #include <string.h>
@@ -65,13 +65,13 @@ static int64_t most_taps(const dlc_filter *filter, const dlc_resample_axis *axis
     return 2 * (int64_t)ceil(filter->support * filter_scale(axis)) + 1;
 }
 
-static int64_t clamp(int64_t value, int64_t low, int64_t high) {
+static int64_t clamp_index(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value > high ? high : value;
 }
 
 /* Sets the weights of `count` pixels from `low` on for a pixel with this center. */
-static void weigh(const dlc_filter *filter, double center, double scale, int64_t low,
-                  int64_t count, float *weight) {
+static void weigh_pixels(const dlc_filter *filter, double center, double scale,
+                         int64_t low, int64_t count, float *weight) {
     double sum = 0;
     for (int64_t i = 0; i < count; i++) {
         double value = filter->weight(((double)(low + i) + 0.5 - center) / scale);
@@ -87,18 +87,19 @@ static void make_weights(const dlc_filter *filter, const dlc_resample_axis *axis
                          int64_t extent, weights *made) {
     double scale = (axis->end - axis->begin) / (double)axis->size;
     double wide = filter_scale(axis), support = filter->support * wide;
-    int64_t least = clamp((int64_t)floor(axis->begin), 0, extent - 1);
-    int64_t end = clamp((int64_t)ceil(axis->end), least + 1, extent);
+    int64_t least = clamp_index((int64_t)floor(axis->begin), 0, extent - 1);
+    int64_t end = clamp_index((int64_t)ceil(axis->end), least + 1, extent);
     made->most = 1;
     for (int64_t i = 0; i < axis->count; i++) {
         double center = axis->begin + ((double)(axis->first + i) + 0.5) * scale;
         float *weight = made->weight + i * made->room;
-        int64_t under = clamp((int64_t)floor(center), least, end - 1);
-        int64_t low = clamp((int64_t)floor(center - support + 0.5), least, under);
-        int64_t high = clamp((int64_t)floor(center + support + 0.5), under + 1, end);
+        int64_t under = clamp_index((int64_t)floor(center), least, end - 1);
+        int64_t low = clamp_index((int64_t)floor(center - support + 0.5), least, under);
+        int64_t high = clamp_index((int64_t)floor(center + support + 0.5), under + 1,
+                                   end);
         memset(weight, 0, (size_t)made->room * sizeof *weight);
         if (filter->weight) {
-            weigh(filter, center, wide, low, high - low, weight);
+            weigh_pixels(filter, center, wide, low, high - low, weight);
         } else {
             low = under;
             high = under + 1;
@@ -122,7 +123,7 @@ typedef struct resample_memory {
     size_t bytes;
 } resample_memory;
 
-static void *take(char *memory, size_t *bytes, int64_t count, size_t size) {
+static void *take_memory(char *memory, size_t *bytes, int64_t count, size_t size) {
     void *taken = memory ? memory + *bytes : NULL;
     *bytes += ((size_t)count * size + 63) / 64 * 64;
     return taken;
@@ -133,31 +134,33 @@ static void take_weights(char *memory, size_t *bytes, const dlc_filter *filter,
     made->room = most_taps(filter, axis);
     if (made->room < 2)
         made->room = 2; /* add_pixels4 adds two at least */
-    made->first = take(memory, bytes, axis->count, sizeof *made->first);
-    made->count = take(memory, bytes, axis->count, sizeof *made->count);
-    made->weight = take(memory, bytes, axis->count * made->room, sizeof *made->weight);
+    made->first = take_memory(memory, bytes, axis->count, sizeof *made->first);
+    made->count = take_memory(memory, bytes, axis->count, sizeof *made->count);
+    made->weight = take_memory(memory, bytes, axis->count * made->room,
+                               sizeof *made->weight);
 }
 
 /* Lays out the memory; `memory` NULL only adds it up. */
-static resample_memory lay_out(const dlc_filter *filter, const dlc_image *from,
-                               const dlc_resample_axis *x, const dlc_resample_axis *y,
-                               char *memory) {
+static resample_memory lay_out_memory(const dlc_filter *filter, const dlc_image *from,
+                                      const dlc_resample_axis *x,
+                                      const dlc_resample_axis *y, char *memory) {
     resample_memory made = {0};
     int64_t channels = from->channels;
     made.row = (x->count * channels + BLOCK) / BLOCK * BLOCK;
     take_weights(memory, &made.bytes, filter, x, &made.x);
     take_weights(memory, &made.bytes, filter, y, &made.y);
-    made.input = take(memory, &made.bytes,
-                      (from->width + made.x.room) * channels + BLOCK,
-                      sizeof *made.input);
-    made.ring = take(memory, &made.bytes, made.y.room * made.row, sizeof *made.ring);
-    made.at = take(memory, &made.bytes, made.y.room, sizeof *made.at);
+    made.input = take_memory(memory, &made.bytes,
+                             (from->width + made.x.room) * channels + BLOCK,
+                             sizeof *made.input);
+    made.ring = take_memory(memory, &made.bytes, made.y.room * made.row,
+                            sizeof *made.ring);
+    made.at = take_memory(memory, &made.bytes, made.y.room, sizeof *made.at);
     return made;
 }
 
 size_t dlc_resample_bytes(const dlc_filter *filter, const dlc_image *from,
                           const dlc_resample_axis *x, const dlc_resample_axis *y) {
-    return lay_out(filter, from, x, y, NULL).bytes;
+    return lay_out_memory(filter, from, x, y, NULL).bytes;
 }
 
 /* ---- Along x ----------------------------------------------------------------- */
@@ -169,7 +172,7 @@ CLONES static void widen(float *restrict to, const uint8_t *restrict from, int64
         to[i] = (float)from[i];
 }
 
-CLONES static void limit(float *row, int64_t n) {
+CLONES static void limit_bytes(float *row, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         row[i] = row[i] < 0 ? 0 : row[i] > 255 ? 255 : row[i];
 }
@@ -233,7 +236,7 @@ static void resample_row(const dlc_filter *filter, const resample_memory *m,
     else
         add_pixels(to, m->input, &m->x, n, channels);
     if (filter->support > 1)
-        limit(to, n * channels);
+        limit_bytes(to, n * channels);
 }
 
 /* ---- Along y ----------------------------------------------------------------- */
@@ -290,7 +293,7 @@ CLONES static void add_rows(const float *const *rows, const float *weight, int64
 void dlc_resample(const dlc_filter *filter, const dlc_image *from,
                   const dlc_resample_axis *x, const dlc_resample_axis *y, void *memory,
                   const dlc_image *to) {
-    resample_memory m = lay_out(filter, from, x, y, memory);
+    resample_memory m = lay_out_memory(filter, from, x, y, memory);
     int64_t channels = from->channels, last = x->count - 1, next = 0;
     make_weights(filter, x, from->width, &m.x);
     make_weights(filter, y, from->height, &m.y);

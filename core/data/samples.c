@@ -8,8 +8,31 @@
 
 #include "base/memory.h"
 #include "base/process.h"
-#include "data/roles.h"
 #include "plugin/answers.h"
+
+/* ---- Roles ------------------------------------------------------------------------
+ */
+
+#define U8 (1u << DLC_U8)
+#define F32 (1u << DLC_F32)
+#define I32 (1u << DLC_I32)
+
+static const dlc_role_kind role_kinds[] = {
+    {DLC_ROLE_IMAGE, "an image", U8 | F32, 3, 0, DLC_F32},
+    {DLC_ROLE_CLASS, "a class", I32, 0, 0, DLC_I32},
+    {DLC_ROLE_CLASSES, "several classes", U8, 1, 0, DLC_F32},
+    {DLC_ROLE_VECTOR, "numbers", F32, 0, 0, DLC_F32},
+    {DLC_ROLE_MASK, "a mask", U8, 2, 0, DLC_I32},
+    {DLC_ROLE_TOKENS, "tokens", I32, 0, 0, DLC_I32},
+    {DLC_ROLE_BOXES, "boxes", F32, 2, DLC_BOX_VALUES, DLC_F32},
+};
+
+const dlc_role_kind *dlc_role_find(uint32_t role) {
+    for (size_t i = 0; i < sizeof role_kinds / sizeof *role_kinds; i++)
+        if (role_kinds[i].role == role)
+            return &role_kinds[i];
+    return NULL;
+}
 
 /* The most bytes of one value; a larger one is a mistake. */
 #define VALUE_BYTES_MOST ((uint64_t)1 << 40)
@@ -328,7 +351,7 @@ static void *give_memory(dlc_sample *sample, int32_t field, uint64_t bytes) {
     return memory;
 }
 
-static uint64_t bytes_of(const dlc_shape *shape, uint32_t dtype) {
+static uint64_t value_bytes(const dlc_shape *shape, uint32_t dtype) {
     return (uint64_t)dlc_shape_count(shape) * dlc_dtype_bytes((dlc_dtype)dtype);
 }
 
@@ -350,7 +373,7 @@ static int is_within(const dlc_shape *shape, const dlc_field *field) {
 }
 
 /* Checks what the source has set; fixed values are of the one shape. */
-static dlc_status check_value(const dlc_samples *samples, dlc_read_sample *read,
+static dlc_status check_given(const dlc_samples *samples, dlc_read_sample *read,
                               int32_t f) {
     const dlc_field *field = dlc_samples_field(samples, f);
     dlc_value *value = &read->value[f];
@@ -360,7 +383,7 @@ static dlc_status check_value(const dlc_samples *samples, dlc_read_sample *read,
         if (!(field->flags & DLC_FIELD_BOUNDED))
             value->shape = field->shape;
         ok = is_within(&value->shape, field) &&
-             value->bytes == bytes_of(&value->shape, field->dtype);
+             value->bytes == value_bytes(&value->shape, field->dtype);
     }
     if (ok)
         return DLC_OK;
@@ -373,7 +396,7 @@ static dlc_status check_value(const dlc_samples *samples, dlc_read_sample *read,
 static dlc_status read_simple(const dlc_samples *samples, int64_t index,
                               dlc_read_sample *read) {
     void *memory = give_memory(&read->sample, samples->image,
-                               bytes_of(&samples->info.shape, samples->info.dtype));
+                               value_bytes(&samples->info.shape, samples->info.dtype));
     if (!memory)
         return DLC_ERR_NOMEM;
     read->value[samples->image].shape = samples->info.shape;
@@ -394,7 +417,7 @@ static dlc_status read_fields(const dlc_samples *samples, dlc_read_sample *read)
                     samples->ops->read_sample(samples->source, &read->sample)));
     for (int32_t f = 0; f < samples->info.field_count; f++)
         if (wanted >> f & 1) {
-            DLC_TRY(check_value(samples, read, f));
+            DLC_TRY(check_given(samples, read, f));
             DLC_TRY(check_numbers(samples, read, f));
         }
     read->label = DLC_LABEL_NONE;

@@ -92,4 +92,20 @@ void dlc_samples_name(const dlc_samples *samples, int64_t index, char *text,
 dlc_status dlc_samples_name_failure(const dlc_samples *samples, int64_t index,
                                     dlc_status status);
 
+/* ---- Roles ----------------------------------------------------------------------- */
+
+/* What a source may give as a field of a role, and the type that a net reads. What
+ * becomes of the values is in load_fields.c. */
+typedef struct dlc_role_kind {
+    dlc_role role;
+    const char *name;
+    uint32_t dtypes; /* of a source's values: bit d: dlc_dtype d is allowed */
+    int32_t rank;    /* of their shape; 0: any */
+    int64_t columns; /* its last dimension; 0: any */
+    dlc_dtype dtype; /* in a batch */
+} dlc_role_kind;
+
+/* NULL: there is no such role. */
+const dlc_role_kind *dlc_role_find(uint32_t role);
+
 #endif

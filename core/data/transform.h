@@ -12,8 +12,8 @@
  * Transforms that only move pixels (crops, mirror) also work on planes and on float32.
  * What comes out is CHW: float32 after `normalize`, or bytes that a device normalizes.
  *
- * Owns the table of transforms (transform_table.c), parsing (transform_parse.c), plans
- * (transform_plan.c) and applying (transform_apply.c, transform_boxes.c). Called by the
+ * Owns the table of transforms and parsing (transform_parse.c), plans
+ * (transform_plan.c) and applying (transform_apply.c). Called by the
  * feed and the setup.
  *
  * Threads: a list is constant once parsed; any thread may plan and apply, each with a
@@ -135,7 +135,7 @@ dlc_status dlc_transforms_apply_mask(const dlc_transforms *list,
                                      const dlc_image *mask,
                                      dlc_transform_scratch *scratch, int32_t *out);
 /* Applies it to boxes of such an image, `rows` rows of DLC_ROLE_BOXES
- * (transform_boxes.c): each, as far as it is in the image, becomes the box around the
+ * (transform_apply.c): each, as far as it is in the image, becomes the box around the
  * corners of what becomes of it, as far as that is in the image. Left out are those of
  * which less than the share `min_visibility` of their area is left, or less than a
  * pixel in any direction. Writes the others in their order to `to`, and returns how

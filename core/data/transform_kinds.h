@@ -1,12 +1,13 @@
-/* The table of transforms, for the files of transforms only. A new transform is one row
- * of it (transform_table.c) and a function or two. */
+/* Kinds of transforms, for the files of transforms only. A new transform is a
+ * dlc_transform in one of these files, beside its options and functions, and a row of
+ * the table. */
 #ifndef DLC_DATA_TRANSFORM_KINDS_H
 #define DLC_DATA_TRANSFORM_KINDS_H
 
+#include <stdint.h>
+
 #include "base/random.h"
 #include "config/value.h"
-#include "data/affine.h"
-#include "data/color.h"
 #include "data/transform.h"
 
 /* The most options of a transform, and the most maps of one. */
@@ -24,6 +25,42 @@ enum {
     DLC_TRANSFORM_SIZED = 1u << 5, /* options are size, height, width, ...; two numbers
                                       without names are height and width */
 };
+
+/* ---- Affine maps (transform_move.c) and colors (transform_color.c) ---- */
+
+/* The place (x, y) in the input, relative to its center, of a pixel of the result
+ * relative to its center: (a x + b y + c, d x + e y + f). */
+typedef struct dlc_affine {
+    double a, b, c, d, e, f;
+} dlc_affine;
+
+dlc_affine dlc_affine_rotate(double degrees); /* counterclockwise */
+/* Maps `from` to `to`, which is as large and of the same channels; both interleaved.
+ * What lies outside becomes 0. Between pixels: the mean of the four around, or the
+ * nearest. */
+void dlc_affine_map(const dlc_affine *affine, int bilinear, const dlc_image *from,
+                    const dlc_image *to);
+
+/* The colors of an image, in float32 between 0 and 1, one plane per channel. */
+typedef struct dlc_color {
+    float *plane[3]; /* red, green, blue; a gray image has the first only */
+    int32_t channels;
+    int64_t count; /* of pixels */
+} dlc_color;
+
+/* Each replaces x by factor * x + (1 - factor) * y, cut off at 0 and 1. y is black, the
+ * mean gray of the image, or the gray of the pixel. Gray images have no saturation. */
+void dlc_color_brightness(const dlc_color *color, float factor);
+void dlc_color_contrast(const dlc_color *color, float factor);
+void dlc_color_saturation(const dlc_color *color, float factor);
+/* Turns the hue by `turns` of the color wheel. */
+void dlc_color_hue(const dlc_color *color, float turns);
+/* Pixels of bytes, whose channels lie `channel` bytes apart and columns `column`,
+ * become n floats of each plane from `at` on. */
+void dlc_color_load(const dlc_color *color, const uint8_t *from, int64_t column,
+                    int64_t channel, int64_t at, int64_t n);
+
+/* ---- Kinds ---- */
 
 struct dlc_transform;
 
@@ -77,8 +114,8 @@ typedef struct dlc_transform {
                     dlc_affine map[DLC_TRANSFORM_MAPS]);
 } dlc_transform;
 
-/* The table; the last row has no name. */
-extern const dlc_transform dlc_transform_table[];
+/* The table (transform_parse.c); NULL ends it. */
+extern const dlc_transform *const dlc_transform_table[];
 
 /* Appends "the 2nd, random_crop" to a message. */
 void dlc_transform_place(dlc_text *text, int32_t index, const char *name);
@@ -91,15 +128,16 @@ dlc_status dlc_work_make(dlc_transform_work *work, int64_t height, int64_t width
                          int planes, dlc_image *image);
 /* Makes the work's image `image`, which dlc_work_make has made. */
 void dlc_work_take(dlc_transform_work *work, const dlc_image *image);
+/* The same of one that shows the same part of the whole image. */
+void dlc_work_replace(dlc_transform_work *work, dlc_image *image);
 /* Makes the work's image interleaved, with columns from left to right. */
 dlc_status dlc_work_interleave(dlc_transform_work *work);
 /* Makes the work's image interleaved and the work's own, so that it may be changed. */
 dlc_status dlc_work_own(dlc_transform_work *work);
-/* Replaces the image by an affine map of it (transform_rotate.c). */
+/* Replaces the image by an affine map of it. */
 dlc_status dlc_work_map(dlc_transform_work *work, const dlc_affine *affine,
                         int bilinear);
-/* The image as floats, in the memory of dlc_work_memory, and back (transform_color.c).
- */
+/* The image as floats, in the memory of dlc_work_memory, and back. */
 dlc_status dlc_work_load_color(const dlc_transform_work *work, dlc_color *color);
 dlc_status dlc_work_store_color(dlc_transform_work *work, const dlc_color *color);
 /* Memory for anything else, until the next call; NULL with the detail set. */
@@ -113,99 +151,80 @@ void *dlc_image_at(const dlc_image *image, int64_t row, int64_t column);
 /* Checks an option that is a range of numbers. DLC_ERR_CONFIG. */
 dlc_status dlc_bounds_check(const dlc_transform_step *step, int option);
 double dlc_draw_between(dlc_random *random, double least, double most);
+/* Draws two sides as torchvision does: their product is a share of the image's area
+ * from `scale`, and one / other is from `ratio`, which are two bounds each. */
+void dlc_draw_sides(dlc_random *random, const dlc_step_plan *plan, const double *scale,
+                    const double *ratio, double *one, double *other);
+/* Draws the place of a box of this size in the image. */
+dlc_rect dlc_draw_place(dlc_random *random, const dlc_step_plan *plan, double height,
+                        double width);
 /* Reads the whole image, whatever part is needed. */
 dlc_rect dlc_read_whole(const dlc_transform_step *step, const dlc_step_plan *plan);
 
 /* ---- Transforms, by file ---- */
 
-/* transform_crop.c: crops and mirror. */
+/* transform_move.c */
+extern const dlc_transform dlc_transform_center_crop, dlc_transform_random_crop,
+    dlc_transform_mirror, dlc_transform_rotate;
+/* Checks the sides that DLC_TRANSFORM_SIDES describes. */
 dlc_status dlc_crop_check(const dlc_transform_step *step);
-dlc_status dlc_crop_size(const dlc_transform_step *step, int64_t *height,
-                         int64_t *width);
-dlc_status dlc_random_crop_size(const dlc_transform_step *step, int64_t *height,
-                                int64_t *width);
-void dlc_center_crop_draw(const dlc_transform_step *step, dlc_random *random,
-                          dlc_step_plan *plan);
-void dlc_random_crop_draw(const dlc_transform_step *step, dlc_random *random,
-                          dlc_step_plan *plan);
-dlc_rect dlc_crop_reads(const dlc_transform_step *step, const dlc_step_plan *plan);
-dlc_status dlc_crop_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
-                          dlc_transform_work *work);
 /* The map of every transform that makes its output of the plan's box. */
 int32_t dlc_crop_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
                       dlc_affine *map);
-void dlc_mirror_draw(const dlc_transform_step *step, dlc_random *random,
-                     dlc_step_plan *plan);
-dlc_rect dlc_mirror_reads(const dlc_transform_step *step, const dlc_step_plan *plan);
-dlc_status dlc_mirror_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
-                            dlc_transform_work *work);
-int32_t dlc_mirror_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
-                        dlc_affine *map);
 
-/* transform_resize.c: which part becomes which size. */
-dlc_status dlc_resize_size(const dlc_transform_step *step, int64_t *height,
-                           int64_t *width);
-void dlc_resize_draw(const dlc_transform_step *step, dlc_random *random,
-                     dlc_step_plan *plan);
-dlc_status dlc_random_resized_crop_check(const dlc_transform_step *step);
-dlc_status dlc_random_resized_crop_size(const dlc_transform_step *step, int64_t *height,
-                                        int64_t *width);
-void dlc_random_resized_crop_draw(const dlc_transform_step *step, dlc_random *random,
-                                  dlc_step_plan *plan);
-dlc_rect dlc_resize_reads(const dlc_transform_step *step, const dlc_step_plan *plan);
-dlc_status dlc_resize_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
-                            dlc_transform_work *work);
-
+/* transform_resize.c */
+extern const dlc_transform dlc_transform_resize, dlc_transform_random_resized_crop;
 /* transform_color.c */
-void dlc_color_jitter_draw(const dlc_transform_step *step, dlc_random *random,
-                           dlc_step_plan *plan);
-dlc_rect dlc_color_jitter_reads(const dlc_transform_step *step,
-                                const dlc_step_plan *plan);
-dlc_status dlc_color_jitter_apply(const dlc_transform_step *step,
-                                  const dlc_step_plan *plan, dlc_transform_work *work);
-void dlc_lighting_draw(const dlc_transform_step *step, dlc_random *random,
-                       dlc_step_plan *plan);
-dlc_status dlc_lighting_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
-                              dlc_transform_work *work);
-void dlc_grayscale_draw(const dlc_transform_step *step, dlc_random *random,
-                        dlc_step_plan *plan);
-dlc_status dlc_grayscale_apply(const dlc_transform_step *step,
-                               const dlc_step_plan *plan, dlc_transform_work *work);
-
+extern const dlc_transform dlc_transform_color_jitter, dlc_transform_lighting,
+    dlc_transform_grayscale;
 /* transform_erase.c */
-dlc_status dlc_random_erasing_check(const dlc_transform_step *step);
-void dlc_random_erasing_draw(const dlc_transform_step *step, dlc_random *random,
-                             dlc_step_plan *plan);
-dlc_status dlc_random_erasing_apply(const dlc_transform_step *step,
-                                    const dlc_step_plan *plan,
-                                    dlc_transform_work *work);
-void dlc_cutout_draw(const dlc_transform_step *step, dlc_random *random,
-                     dlc_step_plan *plan);
-dlc_status dlc_cutout_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
-                            dlc_transform_work *work);
-
-/* transform_rotate.c */
-void dlc_rotate_draw(const dlc_transform_step *step, dlc_random *random,
-                     dlc_step_plan *plan);
-dlc_status dlc_rotate_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
-                            dlc_transform_work *work);
-int32_t dlc_rotate_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
-                        dlc_affine *map);
-
+extern const dlc_transform dlc_transform_random_erasing, dlc_transform_cutout;
 /* transform_randaugment.c */
-void dlc_rand_augment_draw(const dlc_transform_step *step, dlc_random *random,
-                           dlc_step_plan *plan);
-dlc_status dlc_rand_augment_apply(const dlc_transform_step *step,
-                                  const dlc_step_plan *plan, dlc_transform_work *work);
-int32_t dlc_rand_augment_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
-                              dlc_affine *map);
+extern const dlc_transform dlc_transform_rand_augment;
+/* transform_apply.c */
+extern const dlc_transform dlc_transform_normalize;
 
-/* transform_normalize.c */
-dlc_status dlc_normalize_check(const dlc_transform_step *step);
+/* The sides that crops and resizes take; one or both are given. */
+#define DLC_TRANSFORM_SIDE_MAX 65536
+#define DLC_TRANSFORM_SIDES(help) \
+    DLC_INT("size", NULL, 1, DLC_TRANSFORM_SIDE_MAX, help), \
+        DLC_INT("height", NULL, 1, DLC_TRANSFORM_SIDE_MAX, \
+                "height, with `width` instead of `size`"), \
+        DLC_INT("width", NULL, 1, DLC_TRANSFORM_SIDE_MAX, \
+                "width, with `height` instead of `size`")
 
-/* ---- transform_output.c: the end of a list ---- */
+/* ---- Resampling (resample.c) ---- */
 
-/* Writes the work's image to `out`: CHW, floats normalized. */
-dlc_status dlc_work_write(const dlc_transform_work *work, dlc_dtype type, void *out);
+/* Resampling of images of bytes, with the filters and the antialiasing of Pillow: each
+ * pixel is a weighted mean of the pixels under a filter, which is as wide as the pixel
+ * if the image is made smaller. Separable: first along columns, then along rows, in
+ * float32 with one rounding at the end. Results are the same on every CPU. */
+
+typedef struct dlc_filter {
+    const char *name;
+    double support; /* in pixels of the larger of the two grids */
+    double (*weight)(double distance);
+} dlc_filter;
+
+/* "bilinear", "bicubic", "area" or "nearest". */
+const dlc_filter *dlc_filter_find(const char *name);
+
+/* One axis of a resize: the interval `begin` .. `end` of the input, of which only
+ * pixels inside are read, becomes `size` pixels; `first` .. `first` + `count` - 1 are
+ * wanted. */
+typedef struct dlc_resample_axis {
+    double begin, end;
+    int64_t size, first, count;
+} dlc_resample_axis;
+
+/* The bytes of memory that dlc_resample needs for an image of this width. */
+size_t dlc_resample_bytes(const dlc_filter *filter, const dlc_image *from,
+                          const dlc_resample_axis *x, const dlc_resample_axis *y);
+
+/* Resamples `from`, interleaved bytes, to x.count x y.count pixels of the same format.
+ * `memory` is aligned to 64 bytes. */
+void dlc_resample(const dlc_filter *filter, const dlc_image *from,
+                  const dlc_resample_axis *x, const dlc_resample_axis *y, void *memory,
+                  const dlc_image *to) __attribute__((nonnull));
 
 #endif

@@ -11,6 +11,24 @@
 
 enum { WHY_BYTES = 512, NAMES_MAX = 64 };
 
+const dlc_transform *const dlc_transform_table[] = {
+    &dlc_transform_resize,         &dlc_transform_center_crop,
+    &dlc_transform_random_crop,    &dlc_transform_random_resized_crop,
+    &dlc_transform_mirror,         &dlc_transform_rotate,
+    &dlc_transform_color_jitter,   &dlc_transform_lighting,
+    &dlc_transform_grayscale,      &dlc_transform_rand_augment,
+    &dlc_transform_random_erasing, &dlc_transform_cutout,
+    &dlc_transform_normalize,      NULL,
+};
+
+int dlc_transforms_describe(size_t i, dlc_transform_info *info) {
+    const dlc_transform *kind = dlc_transform_table[i];
+    if (!kind)
+        return 0;
+    *info = (dlc_transform_info){kind->name, kind->help, kind->options};
+    return 1;
+}
+
 /* A part of the text. */
 typedef struct part {
     const char *begin, *end;
@@ -68,7 +86,7 @@ static part trim(part text) {
 }
 
 /* Takes the part before the next comma outside parentheses. 0: there is none. */
-static int next_part(part *rest, part *found) {
+static int next_argument(part *rest, part *found) {
     if (!rest->begin)
         return 0;
     const char *at = rest->begin;
@@ -190,7 +208,7 @@ static size_t first_option(const dlc_transform *kind, part text) {
     enum { SIZE, HEIGHT };
     size_t unnamed = 0;
     part value;
-    for (part rest = trim(text); rest.begin < rest.end && next_part(&rest, &value);)
+    for (part rest = trim(text); rest.begin < rest.end && next_argument(&rest, &value);)
         unnamed += !memchr(value.begin, '=', (size_t)(value.end - value.begin));
     return kind->flags & DLC_TRANSFORM_SIZED && unnamed > 1 ? HEIGHT : SIZE;
 }
@@ -199,7 +217,8 @@ static dlc_status parse_arguments(parser *at, part text, dlc_transform_step *ste
     part value;
     int named = 0;
     size_t position = first_option(step->kind, text), option = 0;
-    for (part rest = trim(text); rest.begin < rest.end && next_part(&rest, &value);) {
+    for (part rest = trim(text);
+         rest.begin < rest.end && next_argument(&rest, &value);) {
         part whole = value;
         if (value.begin == value.end) {
             report(at, "an argument is empty");
@@ -218,11 +237,11 @@ static dlc_status parse_arguments(parser *at, part text, dlc_transform_step *ste
 
 /* ---- Transforms -------------------------------------------------------------- */
 
-static void report_unknown(parser *at) {
+static void report_unknown_transform(parser *at) {
     const char *names[NAMES_MAX];
     size_t count = 0;
-    for (; count < NAMES_MAX && dlc_transform_table[count].name; count++)
-        names[count] = dlc_transform_table[count].name;
+    for (; count < NAMES_MAX && dlc_transform_table[count]; count++)
+        names[count] = dlc_transform_table[count]->name;
     dlc_text instead = {0};
     dlc_suggest(&instead, at->name, names, count);
     for (size_t i = 0, all = instead.length ? 0 : count; i < all; i++)
@@ -232,10 +251,10 @@ static void report_unknown(parser *at) {
 }
 
 static const dlc_transform *find_kind(const char *name) {
-    const dlc_transform *kind = dlc_transform_table;
-    while (kind->name && strcmp(kind->name, name) != 0)
+    const dlc_transform *const *kind = dlc_transform_table;
+    while (*kind && strcmp((*kind)->name, name) != 0)
         kind++;
-    return kind->name ? kind : NULL;
+    return *kind;
 }
 
 static void free_step(dlc_transform_step *step) {
@@ -261,7 +280,7 @@ static dlc_status parse_step(parser *at, part text, dlc_transform_step *step) {
     }
     step->kind = find_kind(at->name);
     if (!step->kind) {
-        report_unknown(at);
+        report_unknown_transform(at);
         return DLC_OK;
     }
     if (open)
@@ -306,7 +325,7 @@ dlc_status dlc_transforms_parse(const char *text, const dlc_config *config,
     if (text && *text)
         rest = (part){text, text + strlen(text)};
     dlc_status status = DLC_OK;
-    while (status == DLC_OK && next_part(&rest, &one))
+    while (status == DLC_OK && next_argument(&rest, &one))
         status = add_step(&at, one, made);
     if (status != DLC_OK) {
         dlc_transforms_free(made);

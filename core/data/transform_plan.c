@@ -33,6 +33,25 @@ double dlc_draw_between(dlc_random *random, double least, double most) {
     return least + (most - least) * (double)dlc_random_uniform(random);
 }
 
+void dlc_draw_sides(dlc_random *random, const dlc_step_plan *plan, const double *scale,
+                    const double *ratio, double *one, double *other) {
+    double pixels = (double)plan->in_height * (double)plan->in_width;
+    double area = pixels * dlc_draw_between(random, scale[0], scale[1]);
+    double aspect = exp(dlc_draw_between(random, log(ratio[0]), log(ratio[1])));
+    *one = rint(sqrt(area * aspect));
+    *other = rint(sqrt(area / aspect));
+}
+
+dlc_rect dlc_draw_place(dlc_random *random, const dlc_step_plan *plan, double height,
+                        double width) {
+    dlc_rect box = {.width = (int64_t)width, .height = (int64_t)height};
+    box.y = (int64_t)dlc_random_below(random,
+                                      (uint64_t)(plan->in_height - box.height + 1));
+    box.x = (int64_t)dlc_random_below(random,
+                                      (uint64_t)(plan->in_width - box.width + 1));
+    return box;
+}
+
 dlc_rect dlc_read_whole(const dlc_transform_step *step, const dlc_step_plan *plan) {
     (void)step;
     return (dlc_rect){0, 0, plan->in_width, plan->in_height};
@@ -128,7 +147,7 @@ static dlc_status draw_steps(const dlc_transforms *list, uint64_t seed,
     return DLC_OK;
 }
 
-static dlc_rect clip(dlc_rect part, int64_t height, int64_t width) {
+static dlc_rect clip_to_input(dlc_rect part, int64_t height, int64_t width) {
     int64_t right = part.x + part.width, bottom = part.y + part.height;
     dlc_rect inside = {.x = part.x > 0 ? part.x : 0, .y = part.y > 0 ? part.y : 0};
     inside.width = (right < width ? right : width) - inside.x;
@@ -151,7 +170,7 @@ static void find_needs(const dlc_transforms *list, int64_t height, int64_t width
         at->need = need;
         if (step->kind->reads)
             need = step->kind->reads(step, at);
-        need = clip(need, at->in_height, at->in_width);
+        need = clip_to_input(need, at->in_height, at->in_width);
     }
     plan->region = need;
 }

@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "data/affine.h"
-#include "data/color.h"
 #include "data/transform_kinds.h"
 
 enum { COUNT, MAGNITUDE };
@@ -92,16 +90,15 @@ static dlc_status sharpness(dlc_transform_work *work, double amount) {
             to[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value + 0.5f);
         }
     }
-    made.x = from->x;
-    made.y = from->y;
-    dlc_work_take(work, &made);
+    dlc_work_replace(work, &made);
     return DLC_OK;
 }
 
 /* ---- Tables of levels -------------------------------------------------------- */
 
 /* Replaces the values of a channel by those of a table. */
-static void replace(const dlc_image *image, int64_t channel, const uint8_t *level) {
+static void replace_levels(const dlc_image *image, int64_t channel,
+                           const uint8_t *level) {
     for (int64_t y = 0; y < image->height; y++) {
         uint8_t *at = (uint8_t *)dlc_image_at(image, y, 0) + channel;
         for (int64_t x = 0; x < image->width; x++)
@@ -126,7 +123,7 @@ static dlc_status posterize(dlc_transform_work *work, double amount) {
     for (int i = 0; i < LEVELS; i++)
         level[i] = (uint8_t)(i >> dropped << dropped);
     for (int64_t c = 0; c < work->image.channels; c++)
-        replace(&work->image, c, level);
+        replace_levels(&work->image, c, level);
     return DLC_OK;
 }
 
@@ -136,7 +133,7 @@ static dlc_status solarize(dlc_transform_work *work, double amount) {
     for (int i = 0; i < LEVELS; i++)
         level[i] = (uint8_t)((double)i >= amount ? 255 - i : i);
     for (int64_t c = 0; c < work->image.channels; c++)
-        replace(&work->image, c, level);
+        replace_levels(&work->image, c, level);
     return DLC_OK;
 }
 
@@ -178,7 +175,7 @@ static dlc_status relevel(dlc_transform_work *work,
     for (int64_t c = 0; c < work->image.channels; c++) {
         count_levels(&work->image, c, count);
         make(count, level);
-        replace(&work->image, c, level);
+        replace_levels(&work->image, c, level);
     }
     return DLC_OK;
 }
@@ -218,8 +215,8 @@ static const struct operation {
     {0, 0, 0, NULL, equalize},
 };
 
-void dlc_rand_augment_draw(const dlc_transform_step *step, dlc_random *random,
-                           dlc_step_plan *plan) {
+static void rand_augment_draw(const dlc_transform_step *step, dlc_random *random,
+                              dlc_step_plan *plan) {
     double magnitude = (double)step->value[MAGNITUDE].i / MAGNITUDE_MAX;
     for (int64_t i = 0; i < step->value[COUNT].i; i++) {
         plan->choice[i] = (int64_t)dlc_random_below(random, sizeof operations /
@@ -232,8 +229,8 @@ void dlc_rand_augment_draw(const dlc_transform_step *step, dlc_random *random,
     }
 }
 
-int32_t dlc_rand_augment_maps(const dlc_transform_step *step, const dlc_step_plan *plan,
-                              dlc_affine *map) {
+static int32_t rand_augment_maps(const dlc_transform_step *step,
+                                 const dlc_step_plan *plan, dlc_affine *map) {
     int32_t count = 0;
     for (int64_t i = 0; i < step->value[COUNT].i; i++) {
         const struct operation *operation = &operations[plan->choice[i]];
@@ -243,8 +240,9 @@ int32_t dlc_rand_augment_maps(const dlc_transform_step *step, const dlc_step_pla
     return count;
 }
 
-dlc_status dlc_rand_augment_apply(const dlc_transform_step *step,
-                                  const dlc_step_plan *plan, dlc_transform_work *work) {
+static dlc_status rand_augment_apply(const dlc_transform_step *step,
+                                     const dlc_step_plan *plan,
+                                     dlc_transform_work *work) {
     for (int64_t i = 0; i < step->value[COUNT].i; i++) {
         const struct operation *operation = &operations[plan->choice[i]];
         if (operation->map) {
@@ -256,3 +254,21 @@ dlc_status dlc_rand_augment_apply(const dlc_transform_step *step,
     }
     return DLC_OK;
 }
+
+static const dlc_option rand_augment_options[] = {
+    DLC_INT("n", "2", 1, 6, "changes of an image"),
+    DLC_INT("magnitude", "9", 0, 30, "how large they are"),
+    DLC_OPTIONS_END,
+};
+
+const dlc_transform dlc_transform_rand_augment = {
+    .name = "rand_augment",
+    .help = "change the image several times, each time as drawn from 14 changes of "
+            "shape and color",
+    .options = rand_augment_options,
+    .flags = DLC_TRANSFORM_COLOR,
+    .draw = rand_augment_draw,
+    .reads = dlc_read_whole,
+    .apply = rand_augment_apply,
+    .maps = rand_augment_maps,
+};

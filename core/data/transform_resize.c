@@ -3,10 +3,13 @@
 #include <math.h>
 
 #include "base/status.h"
-#include "data/resample.h"
 #include "data/transform_kinds.h"
 
 enum { SIZE, HEIGHT, WIDTH, INTERPOLATION, AREA, RATIO };
+
+#define INTERPOLATION_OPTION \
+    DLC_CHOICE("interpolation", "bilinear", "bilinear|bicubic|area|nearest", \
+               "how pixels are resampled; all but nearest are antialiased")
 enum { TRIES = 10 };
 
 static const dlc_filter *filter_of(const dlc_transform_step *step) {
@@ -22,8 +25,8 @@ static void set_size(const dlc_transform_step *step, int64_t *height, int64_t *w
 /* ---- resize ------------------------------------------------------------------ */
 
 /* The longer side is rounded down, as in torchvision. */
-dlc_status dlc_resize_size(const dlc_transform_step *step, int64_t *height,
-                           int64_t *width) {
+static dlc_status resize_size(const dlc_transform_step *step, int64_t *height,
+                              int64_t *width) {
     int64_t side = step->value[SIZE].i, from_height = *height, from_width = *width;
     if (!side) {
         set_size(step, height, width);
@@ -40,8 +43,8 @@ dlc_status dlc_resize_size(const dlc_transform_step *step, int64_t *height,
     return DLC_OK;
 }
 
-void dlc_resize_draw(const dlc_transform_step *step, dlc_random *random,
-                     dlc_step_plan *plan) {
+static void resize_draw(const dlc_transform_step *step, dlc_random *random,
+                        dlc_step_plan *plan) {
     (void)step;
     (void)random;
     plan->box = (dlc_rect){0, 0, plan->in_width, plan->in_height};
@@ -49,20 +52,20 @@ void dlc_resize_draw(const dlc_transform_step *step, dlc_random *random,
 
 /* ---- random_resized_crop ----------------------------------------------------- */
 
-dlc_status dlc_random_resized_crop_check(const dlc_transform_step *step) {
+static dlc_status random_resized_crop_check(const dlc_transform_step *step) {
     DLC_TRY(dlc_crop_check(step));
     DLC_TRY(dlc_bounds_check(step, AREA));
     return dlc_bounds_check(step, RATIO);
 }
 
-dlc_status dlc_random_resized_crop_size(const dlc_transform_step *step, int64_t *height,
-                                        int64_t *width) {
+static dlc_status random_resized_crop_size(const dlc_transform_step *step,
+                                           int64_t *height, int64_t *width) {
     set_size(step, height, width);
     return DLC_OK;
 }
 
 /* The whole image, or the largest part of its middle whose ratio is allowed. */
-static dlc_rect middle(const dlc_step_plan *plan, const double *ratio) {
+static dlc_rect largest_middle(const dlc_step_plan *plan, const double *ratio) {
     double width = (double)plan->in_width, height = (double)plan->in_height;
     double is = width / height;
     if (is < ratio[0])
@@ -76,36 +79,28 @@ static dlc_rect middle(const dlc_step_plan *plan, const double *ratio) {
 }
 
 /* As torchvision: a random area and ratio, until they fit into the image. */
-void dlc_random_resized_crop_draw(const dlc_transform_step *step, dlc_random *random,
-                                  dlc_step_plan *plan) {
+static void random_resized_crop_draw(const dlc_transform_step *step, dlc_random *random,
+                                     dlc_step_plan *plan) {
     const double *scale = step->value[AREA].list.memory;
     const double *ratio = step->value[RATIO].list.memory;
-    double pixels = (double)plan->in_height * (double)plan->in_width;
+    double height, width;
     for (int i = 0; i < TRIES; i++) {
-        double wanted = pixels * dlc_draw_between(random, scale[0], scale[1]);
-        double aspect = exp(dlc_draw_between(random, log(ratio[0]), log(ratio[1])));
-        double width = rint(sqrt(wanted * aspect)),
-               height = rint(sqrt(wanted / aspect));
+        dlc_draw_sides(random, plan, scale, ratio, &width, &height);
         if (width < 1 || height < 1 || width > (double)plan->in_width ||
             height > (double)plan->in_height)
             continue;
-        dlc_rect box = {.width = (int64_t)width, .height = (int64_t)height};
-        box.y = (int64_t)dlc_random_below(random,
-                                          (uint64_t)(plan->in_height - box.height + 1));
-        box.x = (int64_t)dlc_random_below(random,
-                                          (uint64_t)(plan->in_width - box.width + 1));
-        plan->box = box;
+        plan->box = dlc_draw_place(random, plan, height, width);
         return;
     }
-    plan->box = middle(plan, ratio);
+    plan->box = largest_middle(plan, ratio);
 }
 
 /* ---- Resampling -------------------------------------------------------------- */
 
 /* The pixels begin .. *end - 1 of a box of `length` pixels that become the pixels first
  * .. first + count - 1 of `size`. */
-static int64_t read_from(const dlc_filter *filter, int64_t length, int64_t size,
-                         int64_t first, int64_t count, int64_t *end) {
+static int64_t first_read(const dlc_filter *filter, int64_t length, int64_t size,
+                          int64_t first, int64_t count, int64_t *end) {
     double scale = (double)length / (double)size;
     double support = filter->support * fmax(1, scale) + 1;
     int64_t begin = (int64_t)floor((double)first * scale - support);
@@ -114,30 +109,31 @@ static int64_t read_from(const dlc_filter *filter, int64_t length, int64_t size,
     return begin > 0 ? begin : 0;
 }
 
-dlc_rect dlc_resize_reads(const dlc_transform_step *step, const dlc_step_plan *plan) {
+static dlc_rect resize_reads(const dlc_transform_step *step,
+                             const dlc_step_plan *plan) {
     const dlc_filter *filter = filter_of(step);
     const dlc_rect *need = &plan->need, *box = &plan->box;
     int64_t right, bottom;
-    int64_t left = read_from(filter, box->width, plan->out_width, need->x, need->width,
-                             &right);
-    int64_t top = read_from(filter, box->height, plan->out_height, need->y,
-                            need->height, &bottom);
+    int64_t left = first_read(filter, box->width, plan->out_width, need->x, need->width,
+                              &right);
+    int64_t top = first_read(filter, box->height, plan->out_height, need->y,
+                             need->height, &bottom);
     return (dlc_rect){box->x + left, box->y + top, right - left, bottom - top};
 }
 
-static int is_whole(const dlc_image *image, const dlc_step_plan *plan) {
+static int is_unchanged(const dlc_image *image, const dlc_step_plan *plan) {
     return image->scale == 1 && image->x == 0 && image->y == 0 &&
            plan->box.width == plan->out_width && plan->box.height == plan->out_height &&
            plan->need.width == image->width && plan->need.height == image->height &&
            plan->box.width == image->width && plan->box.height == image->height;
 }
 
-dlc_status dlc_resize_apply(const dlc_transform_step *step, const dlc_step_plan *plan,
-                            dlc_transform_work *work) {
+static dlc_status resize_apply(const dlc_transform_step *step,
+                               const dlc_step_plan *plan, dlc_transform_work *work) {
     const dlc_filter *filter = work->is_mask ? dlc_filter_find("nearest")
                                              : filter_of(step);
     const dlc_rect *need = &plan->need, *box = &plan->box;
-    if (is_whole(&work->image, plan))
+    if (is_unchanged(&work->image, plan))
         return DLC_OK;
     DLC_TRY(dlc_work_interleave(work));
     const dlc_image *from = &work->image;
@@ -162,3 +158,47 @@ dlc_status dlc_resize_apply(const dlc_transform_step *step, const dlc_step_plan 
     dlc_work_take(work, &made);
     return DLC_OK;
 }
+
+static const dlc_option resize_options[] = {
+    DLC_TRANSFORM_SIDES(
+        "the shorter side; the other keeps the aspect ratio; two numbers without a "
+        "name are height and width"),
+    INTERPOLATION_OPTION,
+    DLC_OPTIONS_END,
+};
+
+const dlc_transform dlc_transform_resize = {
+    .name = "resize",
+    .help = "resize the image",
+    .options = resize_options,
+    .flags = DLC_TRANSFORM_SIZED | DLC_TRANSFORM_SCALABLE | DLC_TRANSFORM_RESAMPLE,
+    .check = dlc_crop_check,
+    .size = resize_size,
+    .draw = resize_draw,
+    .reads = resize_reads,
+    .apply = resize_apply,
+    .maps = dlc_crop_maps,
+};
+
+static const dlc_option random_resized_crop_options[] = {
+    DLC_TRANSFORM_SIDES(
+        "side of the square; two numbers without a name are height and width"),
+    INTERPOLATION_OPTION,
+    DLC_FLOATS("scale", "0.08, 1", 0, 1, "least and largest share of the image's area"),
+    DLC_FLOATS("ratio", "0.75, 1.3333333333333333", 1e-3, 1e3,
+               "least and largest width / height"),
+    DLC_OPTIONS_END,
+};
+
+const dlc_transform dlc_transform_random_resized_crop = {
+    .name = "random_resized_crop",
+    .help = "resize a part of the image, of random area, aspect ratio and position",
+    .options = random_resized_crop_options,
+    .flags = DLC_TRANSFORM_SIZED | DLC_TRANSFORM_SCALABLE | DLC_TRANSFORM_RESAMPLE,
+    .check = random_resized_crop_check,
+    .size = random_resized_crop_size,
+    .draw = random_resized_crop_draw,
+    .reads = resize_reads,
+    .apply = resize_apply,
+    .maps = dlc_crop_maps,
+};

@@ -84,7 +84,7 @@ static dlc_status next_feed_batch(dlc_upload *upload, dlc_batch *batch) {
     return dlc_feed_next(upload->feed, batch);
 }
 
-static dlc_status fill(dlc_upload *upload, dlc_upload_slot *slot) {
+static dlc_status fill_slot(dlc_upload *upload, dlc_upload_slot *slot) {
     const dlc_device_ops *ops = upload->ops;
     dlc_batch batch;
 
@@ -105,7 +105,7 @@ static dlc_status fill(dlc_upload *upload, dlc_upload_slot *slot) {
 
 dlc_status dlc_upload_prefetch(dlc_upload *upload) {
     dlc_upload_slot *slot = &upload->slot[upload->at];
-    return !upload->queue || slot->is_full ? DLC_OK : fill(upload, slot);
+    return !upload->queue || slot->is_full ? DLC_OK : fill_slot(upload, slot);
 }
 
 static dlc_status set_input_in_place(dlc_upload *upload, int64_t *iteration) {

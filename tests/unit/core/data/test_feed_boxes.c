@@ -1,5 +1,5 @@
 /* Tests boxes around objects on their way from a source to a batch
- * (core/data/load_fields.c, boxes.c): images of different sizes, different numbers of
+ * (core/data/load_fields.c): images of different sizes, different numbers of
  * boxes, ranks, threads, and boxes that are wrong. */
 #include <math.h>
 #include <stdio.h>

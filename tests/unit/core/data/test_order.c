@@ -4,7 +4,6 @@
 
 #include "base/memory.h"
 #include "data/order.h"
-#include "data/permutation.h"
 #include "support/test.h"
 
 #define SAMPLES 37

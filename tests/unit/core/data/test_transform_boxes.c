@@ -1,4 +1,4 @@
-/* Tests boxes around objects that follow their image (core/data/transform_boxes.c):
+/* Tests boxes around objects that follow their image (core/data/transform_apply.c):
  * against coordinates that were computed by hand, and against masks that the same
  * transforms move. */
 #include <math.h>

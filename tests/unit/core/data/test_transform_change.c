@@ -1,13 +1,13 @@
 /* Tests transforms that erase, rotate and combine (core/data/transform_erase.c,
- * transform_rotate.c, affine.c, transform_randaugment.c), the last against Pillow. */
+ * transform_move.c, transform_randaugment.c), the last against Pillow. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
 #include "base/status.h"
-#include "data/affine.h"
 #include "data/transform.h"
+#include "data/transform_kinds.h"
 #include "listed.h"
 #include "pillow_image.h"
 #include "support/test.h"

@@ -1,4 +1,4 @@
-/* Tests changes of color (core/data/color.c, transform_color.c) against torchvision's
+/* Tests changes of color (core/data/transform_color.c) against torchvision's
  * formulas in double precision. */
 #include <math.h>
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 
 #include "base/random.h"
 #include "base/status.h"
-#include "data/color.h"
 #include "data/transform.h"
+#include "data/transform_kinds.h"
 #include "listed.h"
 #include "support/test.h"
 

@@ -1,5 +1,5 @@
-/* Tests crops, mirror and normalize (core/data/transform_crop.c, transform_normalize.c,
- * transform_output.c) against a simple reference, and what is drawn for them. */
+/* Tests crops, mirror and normalize (core/data/transform_move.c, transform_apply.c)
+ * against a simple reference, and what is drawn for them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -174,7 +174,8 @@ TEST(small_image_is_bad_data) {
 
 /* Each table of options passes its own check, and every transform fits into a step. */
 TEST(table_is_sound) {
-    for (const dlc_transform *kind = dlc_transform_table; kind->name; kind++) {
+    for (size_t i = 0; dlc_transform_table[i]; i++) {
+        const dlc_transform *kind = dlc_transform_table[i];
         ck_assert_int_eq(dlc_options_check(kind->options), DLC_OK);
         size_t count = 0;
         while (kind->options[count].name)

@@ -73,9 +73,10 @@ static int is_filler(const char *word, size_t length) {
 
 /* Is it a transform, or an option of one? */
 static int in_transforms(const char *word, size_t length) {
-    for (const dlc_transform *kind = dlc_transform_table; kind->name; kind++)
-        if ((strlen(kind->name) == length && memcmp(kind->name, word, length) == 0) ||
-            in_table(kind->options, word, length))
+    for (const dlc_transform *const *kind = dlc_transform_table; *kind; kind++)
+        if ((strlen((*kind)->name) == length &&
+             memcmp((*kind)->name, word, length) == 0) ||
+            in_table((*kind)->options, word, length))
             return 1;
     return 0;
 }
