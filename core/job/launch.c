@@ -3,6 +3,7 @@
 #include "job/launch.h"
 
 #include <errno.h>
+#include <hwloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,7 +15,6 @@
 #include "job/rank.h"
 #include "job/signals.h"
 #include "topology/discover.h"
-#include "topology/hwloc_load.h"
 
 /* ---- One rank, in this process ---------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "job/rank.h"
 #include "topology/discover.h"
-#include "topology/pack.h"
+#include "topology/graph.h"
 
 dlc_status dlc_job_machine(const dlc_job *job, dlc_topo *machine) {
     const dlc_topo *known = dlc_rank_machine(job);

@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "comm/progress_engine.h"
 #include "comm/nodes.h"
+#include "comm/progress_engine.h"
 #include "plugin/device_objects.h"
 
 /* ---- The service ------------------------------------------------------------- */

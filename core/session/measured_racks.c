@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "comm/machine_links.h"
 #include "comm/nodes.h"
-#include "topology/clusters.h"
+#include "topology/domains.h"
 
 typedef struct racks {
     int32_t *rack;          /* owned; of each rank */

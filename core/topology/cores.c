@@ -15,7 +15,7 @@
 
 #include "base/memory.h"
 #include "base/read.h"
-#include "topology/hwloc_load.h"
+#include "topology/discover.h"
 #include "topology/quota.h"
 
 #define WORD_BITS (8 * sizeof(unsigned long))

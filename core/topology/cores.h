@@ -21,7 +21,7 @@ typedef struct dlc_core_set {
 } dlc_core_set;
 
 typedef struct dlc_cores dlc_cores;
-struct hwloc_topology; /* see hwloc_load.h */
+struct hwloc_topology; /* see discover.h */
 
 /* Where the threads of a rank run. */
 typedef struct dlc_thread_placement {

@@ -1,18 +1,70 @@
 /* Reads hwloc's findings as XML, with the reader for recorded machines, so that tests
  * that replay recorded machines test the code that runs on live machines; then adds
- * devices, links and ranks. */
+ * devices, links, ranks, and what Linux alone knows of adapters. */
 #include "topology/discover.h"
 
 #include <errno.h>
+#include <hwloc.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "topology/hwloc_load.h"
-#include "topology/live_nics.h"
+#include "base/read.h"
 #include "topology/read.h"
 
-/* ---- hwloc ------------------------------------------------------------------- */
+/* ---- hwloc ------------------------------------------------------------------------
+ */
+
+/* hwloc's plugins look for displays, OpenCL and the like. They are of no use here, and
+ * loading them takes longer than everything else. */
+static int init_without_plugins(hwloc_topology_t *topology) {
+    static const char name[] = "HWLOC_PLUGINS_PATH";
+    const char *before = getenv(name);
+    char *kept = before ? dlc_strdup(before) : NULL;
+    if (before && !kept)
+        return -1;
+    int rc = setenv(name, "/nonexistent", 1);
+    if (rc == 0) {
+        rc = hwloc_topology_init(topology);
+        int restored = kept ? setenv(name, kept, 1) : unsetenv(name);
+        if (rc == 0 && restored != 0) {
+            hwloc_topology_destroy(*topology);
+            rc = -1;
+        }
+    }
+    dlc_free(kept);
+    return rc;
+}
+
+dlc_status dlc_hwloc_load(int io, const char *synthetic, hwloc_topology_t *topology) {
+    hwloc_topology_t made;
+    if (init_without_plugins(&made))
+        return dlc_fail(DLC_ERR_NOMEM, "hwloc cannot start: out of memory");
+    hwloc_topology_set_io_types_filter(made, io ? HWLOC_TYPE_FILTER_KEEP_ALL
+                                                : HWLOC_TYPE_FILTER_KEEP_NONE);
+    hwloc_topology_set_icache_types_filter(made, HWLOC_TYPE_FILTER_KEEP_NONE);
+    hwloc_topology_set_type_filter(made, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_NONE);
+    /* hwloc's x86 component would bind this thread to each core in turn. The kernel's
+     * data is enough. */
+    hwloc_topology_set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+                                  "x86");
+    dlc_status status = DLC_OK;
+    errno = 0;
+    if (synthetic && hwloc_topology_set_synthetic(made, synthetic))
+        status = dlc_fail(DLC_ERR_CONFIG,
+                          "hwloc cannot read '%s' as a synthetic machine", synthetic);
+    else if (hwloc_topology_load(made))
+        status = dlc_fail(errno == ENOMEM ? DLC_ERR_NOMEM : DLC_ERR_IO,
+                          "hwloc cannot read this machine's topology: %s",
+                          strerror(errno));
+    if (status == DLC_OK)
+        *topology = made;
+    else
+        hwloc_topology_destroy(made);
+    return status;
+}
 
 static dlc_status read_loaded(hwloc_topology_t topology, dlc_topo *topo) {
     char *bytes = NULL;
@@ -27,6 +79,53 @@ static dlc_status read_loaded(hwloc_topology_t topology, dlc_topo *topo) {
         status = dlc_topo_read_xml(xml, topo);
     dlc_xml_free(xml);
     return status;
+}
+
+/* ---- Adapters ---------------------------------------------------------------------
+ */
+
+/* Reads /sys/class/net and /sys/class/infiniband. */
+
+/* Reads the first line of a file, which fails while the link is down; 0 if there is
+ * none. */
+static int read_nic_line(const char *root, const char *folder, const char *name,
+                         const char *file, char text[64]) {
+    char path[512];
+    int length = snprintf(path, sizeof path, "%s/sys/class/%s/%s/%s", root, folder,
+                          name, file);
+    return length > 0 && (size_t)length < sizeof path &&
+           dlc_read_line(path, text, 64) > 0;
+}
+
+/* Ethernet: "10000" Mbit/s (-1: unknown), and "up", "down" or "unknown". */
+static void read_net_nic(const char *root, dlc_topo_node *nic) {
+    char text[64];
+    if (read_nic_line(root, "net", nic->name, "speed", text) && strtod(text, NULL) > 0)
+        nic->speed = (float)(strtod(text, NULL) / 8000);
+    if (read_nic_line(root, "net", nic->name, "operstate", text) &&
+        (strcmp(text, "down") == 0 || strcmp(text, "lowerlayerdown") == 0))
+        nic->flags |= DLC_TOPO_DOWN;
+}
+
+/* RDMA, port 1: "100 Gb/sec (4X EDR)", and "4: ACTIVE". */
+static void read_rdma_nic(const char *root, dlc_topo_node *nic) {
+    char text[64];
+    if (read_nic_line(root, "infiniband", nic->name, "ports/1/rate", text) &&
+        strtod(text, NULL) > 0)
+        nic->speed = (float)(strtod(text, NULL) / 8);
+    if (read_nic_line(root, "infiniband", nic->name, "ports/1/state", text) &&
+        !strstr(text, "ACTIVE"))
+        nic->flags |= DLC_TOPO_DOWN;
+}
+
+void dlc_topo_read_live_nics(const char *root, dlc_topo *topo) {
+    for (size_t i = 0; i < topo->nodes; i++) {
+        dlc_topo_node *node = &topo->node[i];
+        if (node->kind != DLC_TOPO_NIC || !node->name[0] || strchr(node->name, '/'))
+            continue;
+        read_net_nic(root, node);
+        read_rdma_nic(root, node);
+    }
 }
 
 /* ---- Devices ----------------------------------------------------------------- */
@@ -47,8 +146,8 @@ static int32_t parent_for(const dlc_topo *topo, int32_t machine, int32_t numa,
     return home;
 }
 
-static dlc_status add_device(dlc_topo *topo, int32_t machine,
-                             const dlc_feature *feature, int32_t index) {
+static dlc_status add_described(dlc_topo *topo, int32_t machine,
+                                const dlc_feature *feature, int32_t index) {
     const dlc_device_ops *ops = feature->ops;
     dlc_device_info info = {.size = sizeof info, .numa = -1};
     char address[32] = "";
@@ -75,8 +174,8 @@ static dlc_status add_device(dlc_topo *topo, int32_t machine,
     return DLC_OK;
 }
 
-static int32_t find_device(const dlc_topo *topo, int32_t machine, const char *device,
-                           int32_t index) {
+static int32_t find_opened_device(const dlc_topo *topo, int32_t machine,
+                                  const char *device, int32_t index) {
     for (size_t i = 0; i < topo->nodes; i++) {
         const dlc_topo_node *node = &topo->node[i];
         if (node->machine == machine && node->kind == DLC_TOPO_GPU &&
@@ -174,9 +273,9 @@ static dlc_status add_devices(dlc_topo *topo, int32_t machine,
     if (count < 0 || count > DEVICES_MAX)
         return dlc_fail(DLC_ERR_PLUGIN, "it counts %d devices", (int)count);
     for (int32_t i = 0; i < count; i++)
-        DLC_TRY(add_device(topo, machine, feature, i));
+        DLC_TRY(add_described(topo, machine, feature, i));
     for (int32_t i = 0; i < count && DLC_CAN(ops, links); i++) {
-        int32_t node = find_device(topo, machine, feature->name, i);
+        int32_t node = find_opened_device(topo, machine, feature->name, i);
         if (node >= 0)
             DLC_TRY(add_links(topo, ops, i, node));
     }
@@ -191,12 +290,12 @@ dlc_status dlc_topo_add_devices(dlc_topo *topo, int32_t machine,
     return dlc_topo_add_note(topo, "%s: %s", feature->name, dlc_detail());
 }
 
-/* ---- Ranks, and the whole machine
- * ----------------------------------------------------------------- */
+/* ---- Ranks, and the whole machine ----------------------------------------------- */
 
 dlc_status dlc_topo_add_rank(dlc_topo *topo, int32_t machine, int32_t rank,
                              const dlc_rank_info *info) {
-    int32_t device = find_device(topo, machine, info->device, info->device_index);
+    int32_t device = find_opened_device(topo, machine, info->device,
+                                        info->device_index);
     int32_t numa = DLC_HAS(info, numa) ? info->numa : -1;
     int32_t package = DLC_HAS(info, package) ? info->package : -1;
     int32_t parent = device >= 0 ? device : parent_for(topo, machine, numa, package);

@@ -1,8 +1,10 @@
 /* Groups ranks from the innermost level outwards: a level joins domains of the level
- * below. */
+ * below. Also finds clusters of machines: where the sorted bandwidths of all pairs have
+ * their largest gap, near pairs begin. */
 #include "topology/domains.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -91,7 +93,7 @@ static void move_into(int32_t *domain, int32_t ranks, int32_t from, int32_t to) 
 
 /* Numbers domains in the order of their first ranks. Until then a domain is named by
  * one of its ranks. */
-static int32_t number(int32_t *domain, int32_t ranks, int32_t *name) {
+static int32_t number_domains(int32_t *domain, int32_t ranks, int32_t *name) {
     int32_t count = 0;
     for (int32_t r = 0; r < ranks; r++) {
         int32_t i = 0;
@@ -104,7 +106,7 @@ static int32_t number(int32_t *domain, int32_t ranks, int32_t *name) {
     return count;
 }
 
-static void group(const grouping *g, dlc_domain_level level, int32_t *name) {
+static void group_level(const grouping *g, dlc_domain_level level, int32_t *name) {
     dlc_domains *d = g->domains;
     int32_t *domain = d->domain[level];
     const int32_t *below = level > 0 ? d->domain[level - 1] : NULL;
@@ -114,7 +116,7 @@ static void group(const grouping *g, dlc_domain_level level, int32_t *name) {
         for (int32_t a = 0; a < b; a++)
             if (domain[a] != domain[b] && are_joined(g, domain, a, b, level))
                 move_into(domain, d->ranks, b, a);
-    d->count[level] = number(domain, d->ranks, name);
+    d->count[level] = number_domains(domain, d->ranks, name);
 }
 
 /* ---- The order of the ranks -------------------------------------------------- */
@@ -127,7 +129,7 @@ static int is_before(const dlc_domains *d, int32_t a, int32_t b) {
 }
 
 /* Insertion sort: ranks are mostly in order already. */
-static void sort(dlc_domains *d) {
+static void sort_ranks(dlc_domains *d) {
     for (int32_t r = 0; r < d->ranks; r++) {
         int32_t at = r;
         for (; at > 0 && is_before(d, r, d->order[at - 1]); at--)
@@ -138,7 +140,7 @@ static void sort(dlc_domains *d) {
 
 /* ---- Making ------------------------------------------------------------------ */
 
-static dlc_status allocate(int32_t ranks, dlc_domains *d) {
+static dlc_status allocate_domains(int32_t ranks, dlc_domains *d) {
     size_t count = (size_t)ranks;
     d->ranks = ranks;
     d->end = dlc_alloc(count, sizeof *d->end);
@@ -157,7 +159,7 @@ dlc_status dlc_domains_make(const dlc_topo *topo, const int32_t *end, int32_t ra
     dlc_domains made = {0};
     grouping g = {topo, rack, &made};
     int32_t *name = dlc_alloc((size_t)ranks, sizeof *name);
-    dlc_status status = name ? allocate(ranks, &made) : DLC_ERR_NOMEM;
+    dlc_status status = name ? allocate_domains(ranks, &made) : DLC_ERR_NOMEM;
     if (status != DLC_OK) {
         dlc_domains_free(&made);
         dlc_free(name);
@@ -165,8 +167,8 @@ dlc_status dlc_domains_make(const dlc_topo *topo, const int32_t *end, int32_t ra
     }
     memcpy(made.end, end, (size_t)ranks * sizeof *end);
     for (int level = 0; level < DLC_DOMAIN_LEVELS; level++)
-        group(&g, (dlc_domain_level)level, name);
-    sort(&made);
+        group_level(&g, (dlc_domain_level)level, name);
+    sort_ranks(&made);
     for (int32_t r = 0; r < ranks; r++) {
         dlc_topo_path path;
         made.nic[r] = dlc_topo_route_nic(topo, end[r], &path);
@@ -217,8 +219,8 @@ int dlc_domains_differ(const dlc_domains *domains, dlc_domain_level level) {
 /* ---- Text -------------------------------------------------------------------- */
 
 /* Appends the ranks that `is_in` selects, in their order: "0-3 5". */
-static void add_ranks(const dlc_domains *d, const int32_t *domain, int32_t wanted,
-                      dlc_text *text) {
+static void add_rank_ranges(const dlc_domains *d, const int32_t *domain, int32_t wanted,
+                            dlc_text *text) {
     const char *between = "";
     for (int32_t r = 0; r < d->ranks; r++) {
         if (domain[r] != wanted)
@@ -291,7 +293,7 @@ void dlc_domains_text(const dlc_domains *domains, const dlc_topo *topo,
         dlc_text_add(text, "    %-14s", dlc_domain_text((dlc_domain_level)level));
         for (int32_t i = 0; i < d->count[level]; i++) {
             dlc_text_add(text, " [");
-            add_ranks(d, d->domain[level], i, text);
+            add_rank_ranges(d, d->domain[level], i, text);
             dlc_text_add(text, "]");
         }
         dlc_text_add(text, "\n");
@@ -304,4 +306,91 @@ void dlc_domains_text(const dlc_domains *domains, const dlc_topo *topo,
     }
     if (has_adapters(d))
         add_adapters(d, topo, text);
+}
+
+/* ---- Clusters ---------------------------------------------------------------------
+ */
+
+#define GAP_LEAST 2.0
+
+typedef struct links {
+    const double *bandwidth;
+    int32_t machines;
+    double far; /* the bandwidth of the fastest far pair */
+} links;
+
+static double between(const links *l, int32_t a, int32_t b) {
+    return l->bandwidth[(size_t)a * (size_t)l->machines + (size_t)b];
+}
+
+static int are_near(const links *l, int32_t a, int32_t b) {
+    return between(l, a, b) > l->far;
+}
+
+static int compare_bandwidths(const void *a_, const void *b_) {
+    const double *a = a_, *b = b_;
+    return (*a > *b) - (*a < *b);
+}
+
+/* Whether there is a gap. */
+static dlc_status find_gap(links *l, int *found) {
+    size_t pairs = 0, count = (size_t)l->machines;
+    double gap = 0, *sorted = dlc_alloc(count * count, sizeof *sorted);
+    if (!sorted)
+        return DLC_ERR_NOMEM;
+    for (int32_t b = 1; b < l->machines; b++)
+        for (int32_t a = 0; a < b; a++)
+            sorted[pairs++] = between(l, a, b);
+    qsort(sorted, pairs, sizeof *sorted, compare_bandwidths);
+    for (size_t i = 0; i + 1 < pairs; i++)
+        if (sorted[i + 1] > gap * sorted[i]) {
+            gap = sorted[i + 1] / sorted[i];
+            l->far = sorted[i];
+        }
+    dlc_free(sorted);
+    *found = gap >= GAP_LEAST;
+    return DLC_OK;
+}
+
+/* Puts each machine to the first one that is near. */
+static int32_t number_clusters(const links *l, int32_t *cluster) {
+    int32_t clusters = 0;
+    for (int32_t b = 0; b < l->machines; b++) {
+        int32_t a = 0;
+        while (a < b && !are_near(l, a, b))
+            a++;
+        cluster[b] = a < b ? cluster[a] : clusters++;
+    }
+    return clusters;
+}
+
+/* Whether the near pairs are those within clusters, and no machine is alone. */
+static int are_clear(const links *l, const int32_t *cluster) {
+    for (int32_t b = 0; b < l->machines; b++) {
+        int alone = 1;
+        for (int32_t a = 0; a < l->machines; a++) {
+            if (a == b)
+                continue;
+            if (are_near(l, a, b) != (cluster[a] == cluster[b]))
+                return 0;
+            alone &= cluster[a] != cluster[b];
+        }
+        if (alone)
+            return 0;
+    }
+    return 1;
+}
+
+dlc_status dlc_clusters_find(const double *bandwidth, int32_t machines,
+                             int32_t *cluster, int32_t *clusters) {
+    links l = {.bandwidth = bandwidth, .machines = machines};
+    int found = 0;
+    *clusters = 0;
+    DLC_TRY(find_gap(&l, &found));
+    if (!found)
+        return DLC_OK;
+    int32_t count = number_clusters(&l, cluster);
+    if (count > 1 && are_clear(&l, cluster))
+        *clusters = count;
+    return DLC_OK;
 }

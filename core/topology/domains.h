@@ -5,8 +5,11 @@
 #ifndef DLC_TOPOLOGY_DOMAINS_H
 #define DLC_TOPOLOGY_DOMAINS_H
 
+#include <stdint.h>
+
 #include <dlcore/transport.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "topology/link.h"
 
@@ -46,5 +49,17 @@ const char *dlc_domain_text(dlc_domain_level level);
  *     adapters:
  *         mlx5_0 PIX  0-1                                                   */
 void dlc_domains_text(const dlc_domains *domains, const dlc_topo *topo, dlc_text *text);
+
+/* ---- Clusters of machines -------------------------------------------------------- */
+
+/* Groups `machines` by `bandwidth`, a symmetric matrix of positive numbers whose
+ * diagonal is not read: a pair is near or far, and between the slowest near pair and
+ * the fastest far one is the largest factor of all, at least 2. Writes the cluster of
+ * each machine, numbered by the first machine of each. *clusters: at least two, each of
+ * at least two machines, of which all pairs are near, and no others; 0 if there are
+ * none such, as with one slow cable, or a network that is the same everywhere.
+ * DLC_ERR_NOMEM. */
+dlc_status dlc_clusters_find(const double *bandwidth, int32_t machines,
+                             int32_t *cluster, int32_t *clusters);
 
 #endif

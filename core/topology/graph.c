@@ -17,7 +17,7 @@ void dlc_topo_free(dlc_topo *topo) {
     *topo = (dlc_topo){0};
 }
 
-static int make_room(dlc_topo *topo) {
+static int make_node_room(dlc_topo *topo) {
     if (topo->nodes >= DLC_TOPO_NODES_MAX) {
         dlc_fail(DLC_ERR_DATA, "this topology has more than %d nodes",
                  DLC_TOPO_NODES_MAX);
@@ -31,7 +31,7 @@ static int make_room(dlc_topo *topo) {
 }
 
 dlc_topo_node *dlc_topo_add(dlc_topo *topo, dlc_topo_kind kind, int32_t parent) {
-    if (make_room(topo))
+    if (make_node_room(topo))
         return NULL;
     int32_t mine = (int32_t)topo->nodes++;
     dlc_topo_node *node = &topo->node[mine];
@@ -54,8 +54,8 @@ int32_t dlc_topo_last(const dlc_topo *topo) {
     return (int32_t)topo->nodes - 1;
 }
 
-static dlc_topo_link *find_link(const dlc_topo *topo, int32_t from, int32_t to,
-                                uint32_t kind) {
+static dlc_topo_link *find_topo_link(const dlc_topo *topo, int32_t from, int32_t to,
+                                     uint32_t kind) {
     for (size_t i = 0; i < topo->links; i++) {
         dlc_topo_link *link = &topo->link[i];
         if (link->from == from && link->to == to && link->kind == kind)
@@ -66,7 +66,7 @@ static dlc_topo_link *find_link(const dlc_topo *topo, int32_t from, int32_t to,
 
 dlc_status dlc_topo_add_link(dlc_topo *topo, int32_t from, int32_t to, uint32_t kind,
                              int32_t count, float gbs) {
-    dlc_topo_link *link = find_link(topo, from, to, kind);
+    dlc_topo_link *link = find_topo_link(topo, from, to, kind);
     if (link) {
         int32_t sum = link->count + count;
         link->count = sum < DLC_TOPO_LINK_COUNT_MAX ? sum : DLC_TOPO_LINK_COUNT_MAX;

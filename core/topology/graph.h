@@ -4,7 +4,7 @@
  * switch, device); direct links between devices (NVLink, XGMI) are kept beside the
  * tree. A node's parent always comes before it, so that walks end. The graph of one
  * machine comes from the machine itself (discover.h) or from a file (read.h); the
- * graphs of several are combined with pack.h.
+ * graphs of several are combined with dlc_topo_unpack.
  */
 #ifndef DLC_TOPOLOGY_GRAPH_H
 #define DLC_TOPOLOGY_GRAPH_H
@@ -113,5 +113,20 @@ const char *dlc_topo_kind_text(dlc_topo_kind kind);
 /* Writes a node's label for display: "rank 3", "GPU0", "mlx5_0"; with the machine's
  * number in front if there are several machines: "1:GPU0". */
 void dlc_topo_label(const dlc_topo *topo, int32_t node, char *text, size_t bytes);
+
+/* ---- Serializing (pack.c) ---------------------------------------------------------
+ */
+
+/* So that ranks can exchange what they discovered. The format is the same on all
+ * machines; input is untrusted and checked. */
+
+/* Serializes a graph without its notes. Release *bytes with dlc_free. */
+dlc_status dlc_topo_pack(const dlc_topo *topo, unsigned char **bytes, size_t *size);
+
+/* Appends the machines of a packed graph. Trailing zeros are allowed, because an
+ * all-gather pads to one size. DLC_ERR_DATA: the bytes are not a packed graph; `topo`
+ * is unchanged.
+ */
+dlc_status dlc_topo_unpack(const void *bytes, size_t size, dlc_topo *topo);
 
 #endif

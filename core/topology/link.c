@@ -70,13 +70,13 @@ typedef struct bundle {
     float gbs;
 } bundle;
 
-static void add(bundle *sum, const dlc_topo_link *link) {
+static void add_to_bundle(bundle *sum, const dlc_topo_link *link) {
     sum->count += link->count;
     sum->gbs += link->gbs;
 }
 
 /* Whether a link of this kind is listed from one node to the other. */
-static int is_listed(const dlc_topo *topo, int32_t from, int32_t to, uint32_t kind) {
+static int lists_link(const dlc_topo *topo, int32_t from, int32_t to, uint32_t kind) {
     for (size_t i = 0; i < topo->links; i++)
         if (topo->link[i].from == from && topo->link[i].to == to &&
             topo->link[i].kind == kind)
@@ -92,10 +92,10 @@ static bundle listed_links(const dlc_topo *topo, int32_t from, int32_t to) {
         if (link->from != from)
             continue;
         if (link->to == to)
-            add(&direct, link);
+            add_to_bundle(&direct, link);
         else if (topo->node[link->to].kind == DLC_TOPO_FABRIC &&
-                 is_listed(topo, to, link->to, link->kind))
-            add(&switched, link);
+                 lists_link(topo, to, link->to, link->kind))
+            add_to_bundle(&switched, link);
     }
     return direct.count >= switched.count ? direct : switched;
 }

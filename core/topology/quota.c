@@ -11,7 +11,8 @@
 #define MOUNT "/sys/fs/cgroup"
 
 /* The first line of a file; 0 if there is none. */
-static int read_line(const char *folder, const char *name, char *line, size_t room) {
+static int read_limit_line(const char *folder, const char *name, char *line,
+                           size_t room) {
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/%s", folder, name);
     if (length < 0 || (size_t)length >= sizeof path)
@@ -23,7 +24,7 @@ static int read_line(const char *folder, const char *name, char *line, size_t ro
 static double group_v2(const char *folder) {
     char line[128];
     double quota = 0, period = 0;
-    if (!read_line(folder, "cpu.max", line, sizeof line) ||
+    if (!read_limit_line(folder, "cpu.max", line, sizeof line) ||
         sscanf(line, "%lf %lf", &quota, &period) != 2)
         return 0;
     return quota > 0 && period > 0 ? quota / period : 0;
@@ -33,9 +34,9 @@ static double group_v2(const char *folder) {
 static double group_v1(const char *folder) {
     char line[128];
     double quota = 0, period = 0;
-    if (!read_line(folder, "cpu.cfs_quota_us", line, sizeof line) ||
+    if (!read_limit_line(folder, "cpu.cfs_quota_us", line, sizeof line) ||
         sscanf(line, "%lf", &quota) != 1 ||
-        !read_line(folder, "cpu.cfs_period_us", line, sizeof line) ||
+        !read_limit_line(folder, "cpu.cfs_period_us", line, sizeof line) ||
         sscanf(line, "%lf", &period) != 1)
         return 0;
     return quota > 0 && period > 0 ? quota / period : 0;
@@ -124,7 +125,8 @@ static double bytes_in(const char *folder, const char *name) {
     const double beyond = 0x1p60;
     char line[128];
     double bytes = 0;
-    if (!read_line(folder, name, line, sizeof line) || sscanf(line, "%lf", &bytes) != 1)
+    if (!read_limit_line(folder, name, line, sizeof line) ||
+        sscanf(line, "%lf", &bytes) != 1)
         return 0;
     return bytes > 0 && bytes < beyond ? bytes : 0;
 }

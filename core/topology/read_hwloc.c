@@ -23,7 +23,7 @@ typedef struct place {
 
 static dlc_status visit(reader *r, const dlc_xml_element *element, place at);
 
-static const char *type_of(const dlc_xml_element *element) {
+static const char *object_type(const dlc_xml_element *element) {
     const char *type = dlc_xml_get(element, "type");
     return type ? type : "";
 }
@@ -33,7 +33,7 @@ static int is_object(const dlc_xml_element *element) {
 }
 
 static int is_type(const dlc_xml_element *element, const char *type) {
-    return is_object(element) && strcmp(type_of(element), type) == 0;
+    return is_object(element) && strcmp(object_type(element), type) == 0;
 }
 
 /* The value of an object's <info name="..." value="..."/>; NULL: none. */
@@ -83,7 +83,7 @@ static dlc_status add_inner(reader *r, const dlc_xml_element *element,
 /* Since version 2 a NUMA node is a sibling of the objects that are local to it: the
  * first one among an object's children is taken for the NUMA node of all other
  * children. */
-static const dlc_xml_element *memory_of(const dlc_xml_element *element) {
+static const dlc_xml_element *memory_among(const dlc_xml_element *element) {
     for (const dlc_xml_element *c = element->child; c; c = c->next) {
         if (is_type(c, "NUMANode") && !c->child)
             return c;
@@ -95,14 +95,14 @@ static const dlc_xml_element *memory_of(const dlc_xml_element *element) {
                 return c;
         }
         if (is_type(c, "MemCache"))
-            return memory_of(c);
+            return memory_among(c);
     }
     return NULL;
 }
 
 static dlc_status visit_inner(reader *r, const dlc_xml_element *element,
                               dlc_topo_kind kind, place at) {
-    const dlc_xml_element *memory = memory_of(element);
+    const dlc_xml_element *memory = memory_among(element);
     if (kind != DLC_TOPO_NONE)
         DLC_TRY(add_inner(r, element, kind, &at));
     if (memory)
@@ -242,9 +242,9 @@ static dlc_status count_os(const reader *r, const dlc_xml_element *element, int 
     return DLC_OK;
 }
 
-static dlc_status add_device(reader *r, const dlc_xml_element *element,
-                             dlc_topo_kind kind, const char *name,
-                             const char address[32], place at) {
+static dlc_status add_pci_device(reader *r, const dlc_xml_element *element,
+                                 dlc_topo_kind kind, const char *name,
+                                 const char address[32], place at) {
     float gbs = 0;
     DLC_TRY(pci_speed(r, element, &gbs));
     dlc_topo_node *node = dlc_topo_add(r->topo, kind, at.parent);
@@ -265,7 +265,7 @@ static dlc_status add_nics(reader *r, const dlc_xml_element *element,
     DLC_TRY(count_os(r, element, OS_NET, &nets));
     int wanted = fabrics ? OS_FABRIC : OS_NET;
     if (!fabrics && !nets)
-        return add_device(r, element, DLC_TOPO_NIC, "", address, at);
+        return add_pci_device(r, element, DLC_TOPO_NIC, "", address, at);
     for (const dlc_xml_element *c = element->child; c; c = c->next) {
         int bits = 0;
         if (!is_type(c, "OSDev"))
@@ -273,8 +273,8 @@ static dlc_status add_nics(reader *r, const dlc_xml_element *element,
         DLC_TRY(os_type(r, c, &bits));
         if (!(bits & wanted))
             continue;
-        DLC_TRY(
-            add_device(r, element, DLC_TOPO_NIC, dlc_xml_get(c, "name"), address, at));
+        DLC_TRY(add_pci_device(r, element, DLC_TOPO_NIC, dlc_xml_get(c, "name"),
+                               address, at));
         if (!fabrics) /* plain Ethernet */
             r->topo->node[dlc_topo_last(r->topo)].flags = DLC_TOPO_NO_DIRECT;
     }
@@ -298,7 +298,7 @@ static dlc_status remember(reader *r, const dlc_xml_element *element) {
 static dlc_status add_linked(reader *r, const dlc_xml_element *element,
                              dlc_topo_kind kind, const char *name,
                              const char address[32], place at) {
-    DLC_TRY(add_device(r, element, kind, name, address, at));
+    DLC_TRY(add_pci_device(r, element, kind, name, address, at));
     DLC_TRY(remember(r, element));
     for (const dlc_xml_element *c = element->child; c; c = c->next)
         if (is_type(c, "OSDev"))
@@ -336,15 +336,15 @@ static dlc_status visit_os(reader *r, const dlc_xml_element *element, place at) 
     DLC_TRY(os_type(r, element, &bits));
     if (!(bits & (OS_NET | OS_FABRIC)))
         return DLC_OK;
-    return add_device(r, element, DLC_TOPO_NIC, dlc_xml_get(element, "name"),
-                      (const char[32]){0}, at);
+    return add_pci_device(r, element, DLC_TOPO_NIC, dlc_xml_get(element, "name"),
+                          (const char[32]){0}, at);
 }
 
 /* ---- The document -----------------------------------------------------------------
  */
 
 static dlc_status visit(reader *r, const dlc_xml_element *element, place at) {
-    const char *type = type_of(element);
+    const char *type = object_type(element);
     if (strcmp(type, "Bridge") == 0)
         return visit_bridge(r, element, at);
     if (strcmp(type, "PCIDev") == 0)

@@ -119,8 +119,8 @@ static dlc_status pci_class(const reader *r, const dlc_xml_element *element,
 }
 
 /* Adds a node for a PCI device, or for a GPU or NIC in it. */
-static dlc_topo_node *add(reader *r, dlc_topo_kind kind, int32_t parent,
-                          const char *address, float gbs) {
+static dlc_topo_node *add_pci_node(reader *r, dlc_topo_kind kind, int32_t parent,
+                                   const char *address, float gbs) {
     dlc_topo_node *node = dlc_topo_add(r->topo, kind, parent);
     if (node) {
         memcpy(node->address, address, sizeof node->address);
@@ -129,8 +129,8 @@ static dlc_topo_node *add(reader *r, dlc_topo_kind kind, int32_t parent,
     return node;
 }
 
-static dlc_status direct(const reader *r, const dlc_xml_element *element,
-                         uint32_t *flags) {
+static dlc_status read_direct(const reader *r, const dlc_xml_element *element,
+                              uint32_t *flags) {
     int64_t gdr = -1;
     DLC_TRY(dlc_xml_int(r->xml, element, "gdr", 0, 1, -1, &gdr));
     *flags = gdr < 0 ? 0 : gdr ? DLC_TOPO_DIRECT : DLC_TOPO_NO_DIRECT;
@@ -144,9 +144,9 @@ static dlc_status read_gpu(reader *r, const dlc_xml_element *gpu, int32_t parent
     if (gpu) {
         DLC_TRY(dlc_xml_int(r->xml, gpu, "dev", 0, 4095, -1, &dev));
         DLC_TRY(dlc_xml_int(r->xml, gpu, "sm", 0, 1000, 0, &sm));
-        DLC_TRY(direct(r, gpu, &flags));
+        DLC_TRY(read_direct(r, gpu, &flags));
     }
-    dlc_topo_node *node = add(r, DLC_TOPO_GPU, parent, address, gbs);
+    dlc_topo_node *node = add_pci_node(r, DLC_TOPO_GPU, parent, address, gbs);
     if (!node)
         return DLC_ERR_NOMEM;
     node->index = (int32_t)dev;
@@ -156,14 +156,14 @@ static dlc_status read_gpu(reader *r, const dlc_xml_element *gpu, int32_t parent
     return DLC_OK;
 }
 
-static dlc_status read_net(reader *r, const dlc_xml_element *net, int32_t parent,
-                           const char *address, float gbs) {
+static dlc_status read_net_element(reader *r, const dlc_xml_element *net,
+                                   int32_t parent, const char *address, float gbs) {
     int64_t speed = 0;
     uint32_t flags = 0;
     const char *name = dlc_xml_get(net, "name");
     DLC_TRY(dlc_xml_int(r->xml, net, "speed", 0, 100000000, 0, &speed)); /* Mbit/s */
-    DLC_TRY(direct(r, net, &flags));
-    dlc_topo_node *node = add(r, DLC_TOPO_NIC, parent, address, gbs);
+    DLC_TRY(read_direct(r, net, &flags));
+    dlc_topo_node *node = add_pci_node(r, DLC_TOPO_NIC, parent, address, gbs);
     if (!node)
         return DLC_ERR_NOMEM;
     node->flags = flags;
@@ -175,7 +175,8 @@ static dlc_status read_net(reader *r, const dlc_xml_element *net, int32_t parent
 static dlc_status read_nic(reader *r, const dlc_xml_element *nic, int32_t parent,
                            const char *address, float gbs) {
     for (const dlc_xml_element *c = nic->child; c; c = c->next)
-        DLC_TRY(is(c, "net") ? read_net(r, c, parent, address, gbs) : ignore(r, c));
+        DLC_TRY(is(c, "net") ? read_net_element(r, c, parent, address, gbs)
+                             : ignore(r, c));
     return DLC_OK;
 }
 
@@ -183,7 +184,7 @@ static dlc_status read_pci(reader *r, const dlc_xml_element *element, int32_t pa
 
 static dlc_status read_switch(reader *r, const dlc_xml_element *element, int32_t parent,
                               const char *address, float gbs) {
-    if (!add(r, DLC_TOPO_SWITCH, parent, address, gbs))
+    if (!add_pci_node(r, DLC_TOPO_SWITCH, parent, address, gbs))
         return DLC_ERR_NOMEM;
     int32_t mine = dlc_topo_last(r->topo);
     for (const dlc_xml_element *c = element->child; c; c = c->next)
@@ -197,7 +198,7 @@ static dlc_status read_unknown(reader *r, const dlc_xml_element *element,
                                int32_t parent, const char *address, float gbs) {
     if (dlc_xml_get(element, "class") && *dlc_xml_get(element, "class"))
         return DLC_OK; /* a bridge without devices, a disk, ... */
-    if (!add(r, DLC_TOPO_OTHER, parent, address, gbs))
+    if (!add_pci_node(r, DLC_TOPO_OTHER, parent, address, gbs))
         return DLC_ERR_NOMEM;
     return dlc_topo_add_note(
         r->topo, "line %d: the kind of device %s is unknown, because it has no class",
@@ -221,7 +222,8 @@ static dlc_status read_pci(reader *r, const dlc_xml_element *element, int32_t pa
     if (nic && nic->child)
         return read_nic(r, nic, parent, address, gbs);
     if (dlc_topo_is_nic(class))
-        return add(r, DLC_TOPO_NIC, parent, address, gbs) ? DLC_OK : DLC_ERR_NOMEM;
+        return add_pci_node(r, DLC_TOPO_NIC, parent, address, gbs) ? DLC_OK
+                                                                   : DLC_ERR_NOMEM;
     return read_unknown(r, element, parent, address, gbs);
 }
 
@@ -246,7 +248,7 @@ static dlc_status join_fabric(reader *r, uint32_t kind, int32_t gpu, const char 
                               int links) {
     int32_t fabric = dlc_topo_at(r->topo, r->machine, target);
     if (fabric < 0 || r->topo->node[fabric].kind != DLC_TOPO_FABRIC) {
-        dlc_topo_node *node = add(r, DLC_TOPO_FABRIC, r->machine, target, 0);
+        dlc_topo_node *node = add_pci_node(r, DLC_TOPO_FABRIC, r->machine, target, 0);
         if (!node)
             return DLC_ERR_NOMEM;
         fabric = dlc_topo_last(r->topo);

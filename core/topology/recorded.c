@@ -6,8 +6,8 @@
 
 #include "base/memory.h"
 #include "topology/discover.h"
+#include "topology/graph.h"
 #include "topology/link.h"
-#include "topology/pack.h"
 #include "topology/read.h"
 
 /* Repeats the recorded machine, as an all-gather of several nodes would. */

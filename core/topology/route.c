@@ -87,8 +87,8 @@ static int is_nic_of(const dlc_topo *topo, int32_t nic, int32_t machine) {
 }
 
 /* Whether an adapter is nearer than the best so far, or as near and faster. */
-static int is_better(const dlc_topo *topo, dlc_topo_class class, int32_t nic,
-                     dlc_topo_class best_class, int32_t best) {
+static int is_better_nic(const dlc_topo *topo, dlc_topo_class class, int32_t nic,
+                         dlc_topo_class best_class, int32_t best) {
     return best < 0 || class < best_class ||
            (class == best_class && topo->node[nic].speed > topo->node[best].speed);
 }
@@ -99,7 +99,7 @@ static int32_t first_nic(const dlc_topo *topo, int32_t end, dlc_topo_path *path)
         if (!is_nic_of(topo, i, topo->node[end].machine))
             continue;
         dlc_topo_path to = dlc_topo_path_between(topo, end, i);
-        if (is_better(topo, to.class, i, path->class, best)) {
+        if (is_better_nic(topo, to.class, i, path->class, best)) {
             best = i;
             *path = to;
         }

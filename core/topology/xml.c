@@ -34,12 +34,12 @@ typedef struct reader {
 
 /* ---- Events -------------------------------------------------------------------- */
 
-static void stop(reader *r, dlc_status status) {
+static void stop_parser(reader *r, dlc_status status) {
     r->status = status;
     XML_StopParser(r->parser, XML_FALSE);
 }
 
-static int line_of(const reader *r) {
+static int current_line(const reader *r) {
 #if XML_MAJOR_VERSION > 2 || XML_MINOR_VERSION >= 9
     return (int)XML_GetCurrentLineNumber64(r->parser);
 #else
@@ -47,8 +47,9 @@ static int line_of(const reader *r) {
 #endif
 }
 
-static void refuse(reader *r, const char *what) {
-    stop(r, dlc_fail(DLC_ERR_DATA, "%s:%d: %s", r->xml->name, line_of(r), what));
+static void refuse_document(reader *r, const char *what) {
+    stop_parser(
+        r, dlc_fail(DLC_ERR_DATA, "%s:%d: %s", r->xml->name, current_line(r), what));
 }
 
 /* One allocation holds the element, its table of attributes and their text. */
@@ -81,20 +82,20 @@ static void XMLCALL on_start(void *context, const char *name, const char **attri
     if (r->status != DLC_OK)
         return;
     if (++r->depth > DEPTH_MOST) {
-        refuse(r, "the elements are nested too deeply for a topology");
+        refuse_document(r, "the elements are nested too deeply for a topology");
         return;
     }
     if (++r->elements > ELEMENTS_MOST) {
-        refuse(r, "the file has too many elements for a topology");
+        refuse_document(r, "the file has too many elements for a topology");
         return;
     }
     dlc_xml_element *made = make_element(name, attributes);
     if (!made) {
-        stop(r, DLC_ERR_NOMEM);
+        stop_parser(r, DLC_ERR_NOMEM);
         return;
     }
     r->text.length = 0;
-    made->line = line_of(r);
+    made->line = current_line(r);
     made->parent = r->open;
     if (!r->open)
         r->xml->root = made;
@@ -120,7 +121,7 @@ static void XMLCALL on_end(void *context, const char *name) {
         if (kept)
             ended->text = kept;
         else
-            stop(r, DLC_ERR_NOMEM);
+            stop_parser(r, DLC_ERR_NOMEM);
     }
     r->text.length = 0;
 }
@@ -131,7 +132,7 @@ static void XMLCALL on_text(void *context, const char *bytes, int length) {
         return;
     dlc_text_append(&r->text, bytes, (size_t)length);
     if (dlc_text_status(&r->text) != DLC_OK)
-        stop(r, DLC_ERR_NOMEM);
+        stop_parser(r, DLC_ERR_NOMEM);
 }
 
 static void XMLCALL on_entity(void *context, const char *name, int is_parameter,
@@ -140,12 +141,12 @@ static void XMLCALL on_entity(void *context, const char *name, int is_parameter,
                               const char *notation) {
     (void)name, (void)is_parameter, (void)value, (void)length, (void)base;
     (void)system, (void)public, (void)notation;
-    refuse(context, "entity definitions are not allowed in a topology");
+    refuse_document(context, "entity definitions are not allowed in a topology");
 }
 
 /* ---- Documents --------------------------------------------------------------- */
 
-static dlc_status run(reader *r, const char *bytes, size_t size) {
+static dlc_status run_parser(reader *r, const char *bytes, size_t size) {
     XML_SetUserData(r->parser, r);
     XML_SetElementHandler(r->parser, on_start, on_end);
     XML_SetCharacterDataHandler(r->parser, on_text);
@@ -158,7 +159,7 @@ static dlc_status run(reader *r, const char *bytes, size_t size) {
         return dlc_fail(DLC_ERR_NOMEM, "out of memory");
     if (rc == XML_STATUS_ERROR || !r->xml->root)
         return dlc_fail(DLC_ERR_DATA, "%s:%d: not well-formed XML: %s", r->xml->name,
-                        line_of(r), XML_ErrorString(error));
+                        current_line(r), XML_ErrorString(error));
     return DLC_OK;
 }
 
@@ -176,7 +177,7 @@ dlc_status dlc_xml_parse(const char *bytes, size_t size, const char *name,
     if (made->name)
         r.parser = XML_ParserCreate(NULL);
     if (r.parser)
-        status = run(&r, bytes, size);
+        status = run_parser(&r, bytes, size);
     else if (made->name)
         status = dlc_fail(DLC_ERR_NOMEM, "out of memory");
     if (r.parser)
@@ -190,7 +191,7 @@ dlc_status dlc_xml_parse(const char *bytes, size_t size, const char *name,
     return DLC_OK;
 }
 
-static dlc_status read_all(int fd, const char *path, size_t size, char *bytes) {
+static dlc_status read_document(int fd, const char *path, size_t size, char *bytes) {
     if (dlc_read_at(fd, bytes, size, 0) == size)
         return DLC_OK;
     return dlc_fail(DLC_ERR_IO, "%s: %s", path,
@@ -198,7 +199,7 @@ static dlc_status read_all(int fd, const char *path, size_t size, char *bytes) {
                           : "the file was truncated while it was being read");
 }
 
-static dlc_status load(int fd, const char *path, dlc_xml **xml) {
+static dlc_status load_document(int fd, const char *path, dlc_xml **xml) {
     struct stat about;
     if (fstat(fd, &about) != 0)
         return dlc_fail(DLC_ERR_IO, "%s: %s", path, strerror(errno));
@@ -212,7 +213,7 @@ static dlc_status load(int fd, const char *path, dlc_xml **xml) {
     char *bytes = dlc_alloc((size_t)about.st_size, 1);
     if (!bytes)
         return DLC_ERR_NOMEM;
-    dlc_status status = read_all(fd, path, (size_t)about.st_size, bytes);
+    dlc_status status = read_document(fd, path, (size_t)about.st_size, bytes);
     if (status == DLC_OK)
         status = dlc_xml_parse(bytes, (size_t)about.st_size, path, xml);
     dlc_free(bytes);
@@ -223,7 +224,7 @@ dlc_status dlc_xml_load(const char *path, dlc_xml **xml) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* don't block on a FIFO */
     if (fd < 0)
         return dlc_fail(DLC_ERR_IO, "%s: %s", path, strerror(errno));
-    dlc_status status = load(fd, path, xml);
+    dlc_status status = load_document(fd, path, xml);
     close(fd);
     return status;
 }

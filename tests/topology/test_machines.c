@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "support/test.h"
-#include "topology/pack.h"
+#include "topology/graph.h"
 #include "topology/read.h"
 #include "topology/route.h"
 

@@ -1,7 +1,7 @@
 /* Tests which machines are put together by the bandwidth between them. */
 
 #include "support/test.h"
-#include "topology/clusters.h"
+#include "topology/domains.h"
 
 enum { MOST = 9 };
 

@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "support/test.h"
 #include "topology/discover.h"
+#include "topology/graph.h"
 #include "topology/link.h"
-#include "topology/pack.h"
 #include "topology/route.h"
 
 static dlc_topo topo;

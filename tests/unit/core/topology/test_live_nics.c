@@ -1,4 +1,4 @@
-/* Tests reading adapters' speeds and links (core/topology/live_nics.c) from a tree of
+/* Tests reading adapters' speeds and links (core/topology/discover.c) from a tree of
  * files like Linux's. */
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "support/scratch.h"
 #include "support/test.h"
-#include "topology/live_nics.h"
+#include "topology/discover.h"
 #include "topology/route.h"
 
 static char root[256];
