@@ -114,6 +114,7 @@ void dlc_color_hue(const dlc_color *color, float turns) {
 
 static void color_shift(const dlc_color *color, const float shift[3]) {
     for (int32_t c = 0; c < color->channels; c++)
+        // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): set for each channel
         blend_plane(color->plane[c], color->count, 1, shift[c]);
 }
 
@@ -177,6 +178,8 @@ static void color_store(const dlc_color *color, int64_t at, int64_t n, uint8_t *
         store3(plane[0] + at, plane[1] + at, plane[2] + at, n, to);
     else
         for (int64_t i = 0; i < n; i++)
+            // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): each channel has a
+            // plane
             to[i] = to_byte(plane[0][at + i]);
 }
 

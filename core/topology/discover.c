@@ -330,6 +330,7 @@ dlc_status dlc_topo_read_machine(hwloc_topology_t topology, dlc_topo *topo) {
 dlc_status dlc_topo_discover(dlc_topo *topo) {
     hwloc_topology_t topology;
     DLC_TRY(dlc_hwloc_load(1, NULL, &topology));
+    // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): set with DLC_OK
     dlc_status status = dlc_topo_read_machine(topology, topo);
     hwloc_topology_destroy(topology);
     return status;
