@@ -436,8 +436,8 @@ dlc_status dlc_feed_find_nonfinite(dlc_feed *feed, int64_t iteration, dlc_text *
     dlc_batch batch;
     DLC_TRY(dlc_feed_seek(feed, iteration));
     DLC_TRY(dlc_feed_next(feed, &batch));
-    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): set with
-    // DLC_OK
+    // set with DLC_OK
+    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult)
     for (int32_t s = 0; s < batch.samples; s++)
         for (int32_t i = 0; i < feed->loader.fields; i++) {
             const dlc_loaded_field *field = &feed->loader.field[i];
@@ -448,11 +448,11 @@ dlc_status dlc_feed_find_nonfinite(dlc_feed *feed, int64_t iteration, dlc_text *
             /* NaN of what layers compare with is a value that does not count. */
             int64_t at = dlc_find_nonfinite(value, count, field->is_label);
             if (at >= 0)
-                return describe_value(feed,
-                                      dlc_feed_position(&feed->args, iteration, s), i,
-                                      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference):
-                                      // a field that was read has values
-                                      at, value[at], text);
+                return describe_value(
+                    feed, dlc_feed_position(&feed->args, iteration, s), i,
+                    // a field that was read has values
+                    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
+                    at, value[at], text);
         }
     return DLC_OK;
 }

@@ -178,8 +178,8 @@ static void color_store(const dlc_color *color, int64_t at, int64_t n, uint8_t *
         store3(plane[0] + at, plane[1] + at, plane[2] + at, n, to);
     else
         for (int64_t i = 0; i < n; i++)
-            // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): each channel has a
-            // plane
+            // each channel has a plane
+            // NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
             to[i] = to_byte(plane[0][at + i]);
 }
 

@@ -80,8 +80,8 @@ static int find_cache_path(char *path, int make) {
 uint64_t dlc_cache_checksum(const char *bytes, size_t size) {
     uint64_t sum = 0xcbf29ce484222325u;
     for (size_t i = 0; i < size; i++)
-        // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): bytes of
-        // numbers
+        // bytes of numbers
+        // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult)
         sum = (sum ^ (unsigned char)bytes[i]) * 0x100000001b3u;
     return sum;
 }
