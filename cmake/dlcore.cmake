@@ -9,7 +9,7 @@
 
 include(dlcore_rule)
 set(DLC_CORE_FOLDERS base config plugin topology job solver comm net data plan setup session checkpoint
-  parallel train)
+  parallel run train)
 
 # dlc_sort_libs(<folders> <libraries> <missing> <lib>...): sorts a LIBS list into
 # core folders (with their dependencies), libraries to link, and what was not found.

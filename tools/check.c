@@ -7,7 +7,7 @@
 #include "command.h"
 #include "machine.h"
 #include "options.h"
-#include "parallel/axes.h"
+#include "run/run.h"
 
 static error_t parse(int key, char *argument, struct argp_state *state) {
     (void)argument;
@@ -43,25 +43,21 @@ static int is_divided(const dlc_setup *setup) {
 /* Opens a rank, or the one with the most samples if all have the whole net. */
 static dlc_status open_rank(const check_command *command, dlc_job *job, int32_t rank,
                             dlc_session *session) {
-    dlc_rank_part part = {0};
-    DLC_TRY(dlc_session_open_plan(command->setup, job, dlc_axes, rank, command->ranks,
-                                  session));
+    DLC_TRY(dlc_session_open_plan(command->setup, job, rank, command->ranks, session));
     int32_t most = dlc_batch_split_most(&command->setup->batch_split);
-    if (rank == most || dlc_session_part(session, &part))
+    if (rank == most || session->part.is_divided)
         return DLC_OK;
     dlc_session_close(session);
-    return dlc_session_open_plan(command->setup, job, dlc_axes, most, command->ranks,
-                                 session);
+    return dlc_session_open_plan(command->setup, job, most, command->ranks, session);
 }
 
 static dlc_status show_ranks(const check_command *command, dlc_job *job,
                              check_report *report) {
     for (int32_t rank = 0, count = 0; rank < command->ranks; rank += count) {
         dlc_session session;
-        dlc_rank_part part = {0};
         DLC_TRY(open_rank(command, job, rank, &session));
-        int is_part = dlc_session_part(&session, &part);
-        count = is_part ? part.ranks : command->ranks;
+        int is_part = session.part.is_divided;
+        count = is_part ? session.part.ranks : command->ranks;
         dlc_status status = is_part ? check_report_part(report, &session)
                                     : check_report_net(report, &session);
         if (status == DLC_OK && rank + count >= command->ranks)

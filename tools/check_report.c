@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "options.h"
-#include "session/memory.h"
+#include "run/memory.h"
+#include "run/run.h"
 #include "streams.h"
 
 /* ---- Totals -------------------------------------------------------- */
@@ -21,9 +22,7 @@ typedef struct check_totals {
  * be more than its own: dividing by them makes the ranks' numbers add up to the net's.
  */
 static int64_t per_sample(const dlc_session *session, int64_t multiply_adds) {
-    dlc_rank_part part = {0};
-    (void)dlc_session_part(session, &part);
-    return multiply_adds / part.samples;
+    return multiply_adds / session->part.samples;
 }
 
 static dlc_status add_up(const dlc_session *session, check_totals *totals) {
@@ -37,9 +36,10 @@ static dlc_status add_up(const dlc_session *session, check_totals *totals) {
 }
 
 /* Parameters that no part reported before has. */
-static int64_t new_parameters(const dlc_session *session, const dlc_rank_part *part) {
+static int64_t new_parameters(const dlc_session *session) {
     int64_t count = 0;
-    for (int32_t i = 0; !part->is_counted && i < dlc_net_params(session->net); i++) {
+    for (int32_t i = 0; !session->part.is_counted && i < dlc_net_params(session->net);
+         i++) {
         const dlc_net_param *param = dlc_net_param_at(session->net, i);
         count += param->is_average ? 0 : dlc_shape_count(&param->whole);
     }
@@ -195,12 +195,12 @@ static void print_memory(const dlc_session_memory *memory) {
 
 static dlc_status print_who(const dlc_session *session) {
     dlc_text what = {0};
-    dlc_rank_part part = {.text = &what};
-    (void)dlc_session_part(session, &part);
-    printf("%srank%s %d", session->rank > 0 ? "\n" : "", part.ranks > 1 ? "s" : "",
+    int32_t ranks = session->part.ranks;
+    dlc_session_describe_part(session, &what, NULL);
+    printf("%srank%s %d", session->rank > 0 ? "\n" : "", ranks > 1 ? "s" : "",
            (int)session->rank);
-    if (part.ranks > 1)
-        printf(" to %d", (int)(session->rank + part.ranks - 1));
+    if (ranks > 1)
+        printf(" to %d", (int)(session->rank + ranks - 1));
     printf(": %s\n\n", dlc_text_string(&what));
     dlc_status status = dlc_text_status(&what);
     dlc_text_free(&what);
@@ -209,8 +209,7 @@ static dlc_status print_who(const dlc_session *session) {
 
 /* Do the ranks, which all have the whole net, have different numbers of samples? */
 static int splits_unequally(const dlc_session *session) {
-    dlc_rank_part part = {0};
-    return !dlc_session_part(session, &part) &&
+    return !session->part.is_divided &&
            !dlc_batch_split_is_equal(&session->setup->batch_split);
 }
 
@@ -316,7 +315,6 @@ dlc_status check_report_net(check_report *report, const dlc_session *session) {
 static dlc_status add_part(check_report *report, const dlc_session *session,
                            int32_t count, const check_totals *totals) {
     dlc_json *json = &report->json;
-    dlc_rank_part part = {.json = json};
     if (report->shown++ == 0) {
         begin_json(report, session);
         dlc_json_array(json, "ranks");
@@ -324,7 +322,7 @@ static dlc_status add_part(check_report *report, const dlc_session *session,
     dlc_json_object(json, NULL);
     dlc_json_int(json, "first", session->rank);
     dlc_json_int(json, "count", count);
-    (void)dlc_session_part(session, &part);
+    dlc_session_describe_part(session, NULL, json);
     DLC_TRY(add_net(session, totals, json));
     dlc_json_end_object(json);
     return DLC_OK;
@@ -332,16 +330,15 @@ static dlc_status add_part(check_report *report, const dlc_session *session,
 
 dlc_status check_report_part(check_report *report, const dlc_session *session) {
     check_totals totals = {0};
-    dlc_rank_part part = {0};
-    (void)dlc_session_part(session, &part);
+    int32_t ranks = session->part.ranks;
     DLC_TRY(add_up(session, &totals));
-    dlc_memory_add(session->setup, &totals.memory, part.ranks, &report->memory);
-    report->parameters += new_parameters(session, &part);
+    dlc_memory_add(session->setup, &totals.memory, ranks, &report->memory);
+    report->parameters += new_parameters(session);
     report->multiply_adds += totals.multiply_adds;
     if (totals.memory.peak > report->peak)
         report->peak = totals.memory.peak;
     if (report->json_wanted)
-        return add_part(report, session, part.ranks, &totals);
+        return add_part(report, session, ranks, &totals);
     report->shown++;
     DLC_TRY(print_who(session));
     return print_text(session, &totals);

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "check_mistakes.h"
-#include "session/memory.h"
+#include "run/memory.h"
 
 /* Initialize the first four fields, everything else with 0. */
 typedef struct check_report {

@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "comm/comm_benchmark.h"
 #include "options.h"
-#include "parallel/axes.h"
 #include "plan/layers.h"
 #include "plan_predict.h"
+#include "run/run.h"
 #include "session/exchange_schedule.h"
 #include "time_measure.h"
 #include "train/iterate.h"
@@ -201,7 +201,7 @@ static dlc_status measure_with(const measuring *m, dlc_job *job, int64_t batch,
                                                      dlc_session *session)) {
     dlc_session session;
     m->setup->train.batch = batch;
-    DLC_TRY(dlc_session_open(m->setup, job, dlc_axes, &session));
+    DLC_TRY(dlc_session_open(m->setup, job, &session));
     dlc_status status = measure(m, &session);
     dlc_session_close(&session);
     return status;
@@ -211,17 +211,15 @@ static dlc_status measure_with(const measuring *m, dlc_job *job, int64_t batch,
  * on rank 0; 0: there are no stages. */
 static dlc_status divide_batch(const measuring *m, dlc_job *job, int64_t *samples) {
     int32_t ranks = m->options.mesh_ranks;
-    dlc_rank_part part = {0};
     dlc_session session;
     if (ranks < 2 || m->setup->mesh_sizes.pipeline == 1)
         return DLC_OK;
-    DLC_TRY(dlc_session_open_plan(m->setup, job, dlc_axes, dlc_job_rank(job) % ranks,
-                                  ranks, &session));
-    (void)dlc_session_part(&session, &part);
+    DLC_TRY(dlc_session_open_plan(m->setup, job, dlc_job_rank(job) % ranks, ranks,
+                                  &session));
     if (session.rank == 0)
         m->measured->micro_batches = session.micro_batches;
+    *samples = session.part.samples;
     dlc_session_close(&session);
-    *samples = part.samples;
     return dlc_job_broadcast(job, 0, samples, sizeof *samples);
 }
 

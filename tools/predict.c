@@ -21,6 +21,7 @@
 #include "predict_inputs.h"
 #include "predict_top.h"
 #include "predict_writer.h"
+#include "run/run.h"
 #include "streams.h"
 #include "train/evaluate.h"
 

@@ -11,6 +11,7 @@
 #include "net/graph.h"
 #include "options.h"
 #include "regression.h"
+#include "run/run.h"
 #include "test_report.h"
 #include "train/evaluate.h"
 

@@ -5,7 +5,7 @@
 #include "cpu_limits.h"
 #include "file.h"
 #include "options.h"
-#include "parallel/axes.h"
+#include "run/run.h"
 #include "streams.h"
 #include "time_measure.h"
 #include "time_report.h"
@@ -173,7 +173,7 @@ static int time_as_rank(dlc_job *job, void *argument) {
         return dlc_tool_end_rank(job, status);
     /* Before the net has threads and memory. */
     dlc_time_limits limits = find_limits(command->setup, dlc_job_threads(job));
-    status = dlc_session_open(command->setup, job, dlc_axes, &session);
+    status = dlc_session_open(command->setup, job, &session);
     if (status == DLC_OK) {
         double feed_images = 0;
         status = dlc_time_measure(&session, command->passes, &measured);

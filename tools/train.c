@@ -11,7 +11,7 @@
 #include "command.h"
 #include "known_files.h"
 #include "options.h"
-#include "parallel/axes.h"
+#include "run/run.h"
 #include "setup/data_source.h"
 
 typedef struct train_command {
@@ -145,7 +145,7 @@ static int train_as_rank(dlc_job *job, void *argument) {
     command->train.folder = &folder;
     if (command->tool.weights.file.count)
         command->train.weights = &weights;
-    status = dlc_session_open(command->setup, job, dlc_axes, &session);
+    status = dlc_session_open(command->setup, job, &session);
     if (status == DLC_OK) {
         status = dlc_train(&session, &command->train, &result);
         if (status == DLC_OK)

@@ -1,6 +1,8 @@
 /* Cuts a net by dynamic programming, and simulates the 1F1B schedule. */
 #include "plan/stages.h"
 
+#include "plan/work_order.h"
+
 #include <math.h>
 
 #include "base/memory.h"
@@ -276,7 +278,7 @@ void dlc_plan_stages_price(const dlc_plan_layer *layer, int32_t layers,
 /* The progress of a stage, and when each micro-batch has left it, forward and backward.
  */
 typedef struct worker {
-    int32_t forwards, backwards;
+    dlc_work_order order;
     double now;
     double *forward_end, *backward_end; /* -1: not yet */
 } worker;
@@ -287,34 +289,27 @@ typedef struct run {
     int32_t stages, micro_batches;
 } run;
 
-/* Whether the next work is a forward: 1F1B prefers it while few enough are in flight.
- */
-static int goes_forward(const run *r, int32_t s) {
-    const worker *w = &r->worker[s];
-    int32_t most = r->stages - s;
-    return w->forwards < r->micro_batches && w->forwards - w->backwards < most;
-}
-
 /* When the inputs of the next work are available; -1: not yet known. */
 static double ready_at(const run *r, int32_t s, int forward) {
     const worker *w = &r->worker[s];
     if (forward) {
         if (s == 0)
             return 0;
-        double sent = r->worker[s - 1].forward_end[w->forwards];
+        double sent = r->worker[s - 1].forward_end[w->order.forward];
         return sent < 0 ? -1 : sent + r->stage[s - 1].send;
     }
     if (s == r->stages - 1)
-        return w->forward_end[w->backwards];
-    double sent_back = r->worker[s + 1].backward_end[w->backwards];
+        return w->forward_end[w->order.backward];
+    double sent_back = r->worker[s + 1].backward_end[w->order.backward];
     return sent_back < 0 ? -1 : sent_back + r->stage[s].send;
 }
 
 /* Does the next work of a stage; 0: there is none that it can do. */
 static int advance(const run *r, int32_t s) {
     worker *w = &r->worker[s];
-    int forward = goes_forward(r, s);
-    if (w->backwards == r->micro_batches)
+    dlc_work work = dlc_work_order_next(&w->order, 1, 1);
+    int forward = work == DLC_WORK_FORWARD;
+    if (work == DLC_WORK_DONE)
         return 0;
     double since = ready_at(r, s, forward);
     if (since < 0)
@@ -322,9 +317,10 @@ static int advance(const run *r, int32_t s) {
     w->now = fmax(w->now, since) +
              (forward ? r->stage[s].forward : r->stage[s].backward);
     if (forward)
-        w->forward_end[w->forwards++] = w->now;
+        w->forward_end[w->order.forward] = w->now;
     else
-        w->backward_end[w->backwards++] = w->now;
+        w->backward_end[w->order.backward] = w->now;
+    dlc_work_order_done(&w->order, work);
     return 1;
 }
 
@@ -379,6 +375,10 @@ dlc_status dlc_plan_pipeline_run(const dlc_plan_layer *layer, double samples,
         for (size_t i = 0; i < 2 * (size_t)stages * each; i++)
             times[i] = -1;
         for (int32_t s = 0; s < stages; s++) {
+            workers[s].order = (dlc_work_order){.stage = s,
+                                                .stages = stages,
+                                                .micro_batches = micro_batches,
+                                                .fixed_order = 1};
             workers[s].forward_end = times + 2 * (size_t)s * each;
             workers[s].backward_end = workers[s].forward_end + each;
         }

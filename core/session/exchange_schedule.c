@@ -117,6 +117,27 @@ static void announce(const dlc_comm_cost *cost, const dlc_exchange_schedule *sch
              (double)schedule->bucket_bytes / 1e6, method);
 }
 
+/* With a p2p channel of its own, each rank goes on as soon as it may. Buckets are small
+ * enough to be in flight while backward makes the next, and large enough that their
+ * transfer takes longer than waking up the receiver. */
+static dlc_exchange_schedule choose_for_staleness(const dlc_session *session,
+                                                  const dlc_param_set *set) {
+    enum { LEAST = 1 << 20, MOST = 4 << 20 };
+    size_t part = set->arenas->count * sizeof(float) / PARTS;
+    size_t bucket = given_bucket(session);
+    if (bucket == 0)
+        bucket = part < LEAST ? LEAST : part > MOST ? MOST : part;
+    int overlap_forward = dlc_session_may_defer(session);
+    if (session->rank == 0)
+        dlc_info(
+            "%sbuckets of %.2f MB%s",
+            session->needs.allows_skew ? "ranks may be in different iterations; " : "",
+            (double)bucket / 1e6,
+            overlap_forward ? "; forward overlaps the rest of the communication" : "");
+    return (dlc_exchange_schedule){.bucket_bytes = bucket,
+                                   .overlap_forward = overlap_forward};
+}
+
 dlc_status dlc_exchange_schedule_make(const dlc_session *session,
                                       const dlc_param_set *set,
                                       dlc_exchange_schedule *schedule) {
@@ -128,9 +149,10 @@ dlc_status dlc_exchange_schedule_make(const dlc_session *session,
     *schedule = made; /* one rank: nothing to overlap, one pass over memory */
     if (dlc_comm_ranks(comm) == 1)
         return DLC_OK;
-    DLC_EACH_AXIS(session, axis, choose_exchange)
-    if (axis->ops->choose_exchange(axis, set, schedule))
+    if (session->staleness) {
+        *schedule = choose_for_staleness(session, set);
         return DLC_OK;
+    }
     DLC_TRY(dlc_comm_benchmark(comm, session->device_ops, session->device,
                                arenas->gradients, arenas->count, &cost));
     made.shard_optimizer = choose_sharding(session, comm, &cost);

@@ -1,29 +1,19 @@
-/* What others ask a session: what the job allows, and what its samples weigh. */
-#include "session/loss_shares.h"
+/* What others ask a session: what the job allows, what its samples weigh, and to wait
+ * for its queue. */
 #include "session/session.h"
 
-dlc_axis *dlc_axis_in_use(const dlc_session *session, dlc_axis *axis) {
-    dlc_axis *end = session->axis + session->axes;
-    while (axis < end && !axis->in_use)
-        axis++;
-    return axis < end ? axis : NULL;
-}
+#include <time.h>
+
+#include "plugin/answers.h"
+#include "session/loss_shares.h"
+#include "session/param_sets.h"
 
 int dlc_session_allows(const dlc_session *session, unsigned what) {
-    DLC_EACH_AXIS(session, axis, rules_out & what)
-    return 0;
-    return 1;
+    return (session->rules_out & what) == 0;
 }
 
 dlc_queue *dlc_session_async_queue(const dlc_session *session) {
     return dlc_session_allows(session, DLC_ALLOW_QUEUE) ? session->queue : NULL;
-}
-
-double dlc_session_waited(const dlc_session *session) {
-    double seconds = 0;
-    DLC_EACH_AXIS(session, axis, waited)
-    seconds += axis->ops->waited(axis);
-    return seconds;
 }
 
 int dlc_session_may_shard(const dlc_session *session) {
@@ -74,13 +64,60 @@ dlc_status dlc_session_add_loss(const dlc_session *session, int64_t batch,
     return DLC_OK;
 }
 
-int dlc_session_part(const dlc_session *session, dlc_rank_part *part) {
-    int is_part = 0;
-    part->ranks = session->ranks;
-    part->samples = session->local_batch;
-    DLC_EACH_AXIS(session, axis, part) {
-        axis->ops->part(axis, part);
-        is_part = 1;
+dlc_status dlc_session_explain(const dlc_session *session, dlc_status status) {
+    return status == DLC_ERR_DEVICE && session->device_ops
+               ? dlc_answer_explain(session->device_ops, "a copy, kernel or event",
+                                    status)
+               : status;
+}
+
+/* ---- Waiting for the queue --------------------------------------------------- */
+
+/* Time between polls of a queue that may be waiting for a peer. */
+#define POLL_INTERVAL_NS 20000
+
+static void poll_peers(const dlc_session *session) {
+    DLC_EACH_PARAM_SET(session, set)
+    if (set->exchanger && dlc_exchanger_is_stream_ordered(set->exchanger))
+        (void)dlc_comm_poll(set->comm);
+    (void)dlc_layer_group_poll(&session->layer_group);
+}
+
+/* Transports abandon work that waits for a dead peer only when polled, so they are
+ * polled meanwhile. */
+void dlc_session_drain(const dlc_session *session) {
+    const struct timespec pause = {.tv_nsec = POLL_INTERVAL_NS};
+    dlc_event *idle = NULL;
+    int done = 0;
+    if (!session->queue)
+        return;
+    const dlc_device_queue_ops *queues = session->device_ops->queues;
+    /* The detail sentence of an error is kept. */
+    if (queues->event_open(session->device, &idle) != DLC_OK || !idle)
+        return;
+    dlc_status status = queues->event_record(session->device, session->queue, idle);
+    while (status == DLC_OK && !done) {
+        poll_peers(session);
+        status = queues->event_done(session->device, idle, &done);
+        if (status == DLC_OK && !done)
+            (void)nanosleep(&pause, NULL);
     }
-    return is_part;
+    queues->event_close(session->device, idle);
+}
+
+dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event) {
+    const dlc_device_ops *ops = session->device_ops;
+    const struct timespec pause = {.tv_nsec = POLL_INTERVAL_NS};
+    int done = 0;
+
+    if (!dlc_param_sets_are_stream_ordered(session))
+        return ops->queues->event_sync(session->device, event);
+    for (;;) {
+        DLC_TRY(ops->queues->event_done(session->device, event, &done));
+        if (done)
+            return DLC_OK;
+        DLC_TRY(dlc_param_sets_poll(session));
+        DLC_TRY(dlc_layer_group_poll(&session->layer_group));
+        (void)nanosleep(&pause, NULL);
+    }
 }

@@ -1,9 +1,9 @@
 /* The group of ranks over which layers may reduce in a pass (dlc_layer_group): all
- * ranks, or those that an axis names (the replicas of a pipeline stage).
+ * ranks, or the replicas of a pipeline stage.
  *
  * Values travel on an endpoint of their own, beside the exchange of gradients: by a
  * progress engine, or, on a queue whose transport has stream-ordered collectives, by a
- * communicator. An axis may give its own engine, whose messages must move on while a
+ * communicator. A pipeline gives its own engine, whose messages must move on while a
  * rank waits. Owned by a session.
  *
  * Threads: the train thread. */
@@ -24,13 +24,13 @@ typedef struct dlc_session_layer_group {
     dlc_queue *queue;                  /* that the layers work on, or NULL */
     dlc_comm *exchange;                /* of gradients, on the same queue */
     dlc_comm *comm;                    /* own; stream-ordered collectives, or NULL */
-    dlc_progress_engine *own, *engine; /* `engine`: `own` or an axis's; or NULL */
+    dlc_progress_engine *own, *engine; /* `engine`: `own` or the pipeline's; or NULL */
     int32_t pending;                   /* transfers of the engine */
     dlc_memory merges, blocks;
     double seconds; /* spent in all_gather since its reader has reset it */
 } dlc_session_layer_group;
 
-/* Before the nets are built: a group of all ranks. An axis may then name others. */
+/* Before the nets are built: a group of all ranks. A pipeline then names others. */
 void dlc_layer_group_plan(int32_t rank, int32_t ranks, dlc_session_layer_group *group);
 /* What a training net is built with; NULL: this rank is alone. */
 const dlc_layer_group *dlc_layer_group_table(const dlc_session_layer_group *group);
@@ -44,8 +44,8 @@ typedef struct dlc_layer_group_args {
     int is_async; /* iterations are submitted to the queue before earlier ones end */
 } dlc_layer_group_args;
 
-/* Collective, once all ranks are connected and axes have given their engine. Opens what
- * collective layers need. On failure the caller still closes the group. */
+/* Collective, once all ranks are connected, and those of a pipeline's stages. Opens
+ * what collective layers need. On failure the caller still closes the group. */
 dlc_status dlc_layer_group_open(const dlc_layer_group_args *args,
                                 dlc_session_layer_group *group);
 void dlc_layer_group_close(dlc_session_layer_group *group);

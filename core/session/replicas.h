@@ -24,8 +24,8 @@ typedef struct dlc_replicas {
     dlc_p2p *p2p;     /* NULL: the consistency model needs none */
 } dlc_replicas;
 
-/* Collective over the job, once all axes are connected; `samples`: of this rank in a
- * pass; `needs_p2p`: does the consistency model need a channel? */
+/* Collective over the job, once all groups of ranks are connected; `samples`: of this
+ * rank in a pass; `needs_p2p`: does the consistency model need a channel? */
 dlc_status dlc_replicas_open(dlc_replicas *replicas, dlc_job *job, int64_t samples,
                              int needs_p2p);
 void dlc_replicas_close(dlc_replicas *replicas); /* a zeroed one is allowed */

@@ -47,8 +47,7 @@ dlc_status dlc_scratch_give_back(const dlc_session *session, dlc_scratch *scratc
 }
 
 uint64_t dlc_scratch_planned(const dlc_session *session, int holds_states) {
-    dlc_rank_part part = {0};
-    int divided = dlc_session_part(session, &part);
+    int divided = session->part.is_divided;
     size_t least = divided && session->rank == 0 ? DLC_SCRATCH_MESSAGE : 0;
     if (!divided && session->rank > 0) /* rank 0 has everything */
         return 0;

@@ -1,6 +1,6 @@
 /* A session is one rank at work: what it opened from the setup (device, feeds, nets,
- * transport, exchange, consistency model) and its progress. `dlcore train`, `test`,
- * `check`, `time` and `plan` open one.
+ * transport, exchange, consistency model) and its progress. core/run opens it for
+ * `dlcore train`, `test`, `check`, `time` and `plan`.
  *
  * Threads: the train thread. The feeds and the exchange each have a thread of their
  * own.
@@ -11,7 +11,6 @@
 #include "data/feed.h"
 #include "job/job.h"
 #include "net/net.h"
-#include "session/axis.h"
 #include "session/connection.h"
 #include "session/control.h"
 #include "session/layer_group.h"
@@ -21,15 +20,38 @@
 #include "setup/setup.h"
 #include "solver/slots.h"
 
+/* What the ways of dividing the work can rule out for a job. */
+enum {
+    DLC_ALLOW_QUEUE = 1,       /* to submit an iteration before earlier ones are done */
+    DLC_ALLOW_SHARDS = 2,      /* to update only a shard of the weights on each rank */
+    DLC_ALLOW_OVERLAP = 4,     /* to begin forward before all weights are updated */
+    DLC_ALLOW_REBALANCE = 8,   /* to split the batch anew without being asked to */
+    DLC_ALLOW_COLLECTIVE = 16, /* layers that ranks run together, in one iteration */
+};
+
+/* The part of the net that a rank has. */
+typedef struct dlc_rank_part {
+    int is_divided;  /* not all ranks have the whole net */
+    int32_t ranks;   /* that have the same part, from this one on */
+    int64_t samples; /* that a pass takes through this part */
+    int is_counted;  /* a lower rank's part has, or counts, its parameters */
+} dlc_rank_part;
+
 typedef struct dlc_session {
     dlc_setup *setup;
     dlc_job *job;
     int32_t rank, ranks;
-    int is_plan;    /* only to be shown, not run: there are no peers */
-    int is_timed;   /* passes wait for the queue, so that it is known what they take */
-    dlc_mesh mesh;  /* of the ranks; axes that are not used are 1 rank long */
-    dlc_axis *axis; /* own; those that it was opened with */
-    int32_t axes;
+    int is_plan;   /* only to be shown, not run: there are no peers */
+    int is_timed;  /* passes wait for the queue, so that it is known what they take */
+    dlc_mesh mesh; /* of the ranks; axes that are not used are 1 rank long */
+
+    /* How the job divides its work (core/parallel); own. */
+    struct dlc_pipeline *pipeline;      /* NULL: the net is one stage */
+    struct dlc_tensor_parallel *tensor; /* NULL: no layer is split over ranks */
+    struct dlc_rebalance *rebalance;    /* NULL: the batch stays split as it is */
+    struct dlc_staleness *staleness;    /* NULL: all ranks are in the same iteration */
+    unsigned rules_out;                 /* DLC_ALLOW_* */
+    dlc_rank_part part;
 
     const dlc_device_ops *device_ops;
     dlc_device *device;
@@ -51,8 +73,8 @@ typedef struct dlc_session {
         int writes, from_rank_0;
     } full_state; /* see full_state.h */
     struct {
-        /* Of all ranks, and of those that divide layers with this one, set by axes;
-         * NULL: each rank has the whole model, or no layer is divided. */
+        /* Of all ranks, and of those that divide layers with this one; NULL: each rank
+         * has the whole model, or no layer is divided. */
         dlc_progress_engine *all, *rows;
         dlc_memory numbers;            /* own; staging: a row of each rank, the sum */
         dlc_memory square;             /* own */
@@ -83,30 +105,6 @@ typedef struct dlc_session {
     dlc_exchange_stats exchanged; /* until the exchange was last reopened */
 } dlc_session;
 
-/* Opens everything for training but the consistency model. `axes`: of parallelism, that
- * the job may use; ends with NULL. Collective: all ranks call it. */
-dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job,
-                            const dlc_axis_ops *const *axes, dlc_session *session);
-/* Opens the consistency model, which begins with the session's current weights, slots
- * and iteration. Collective. */
-dlc_status dlc_session_start(dlc_session *session);
-/* Closes and reopens everything but the device and its queue, after the batch was split
- * anew; weights and slots have their initial values again. Collective. On failure the
- * caller still closes the session. */
-dlc_status dlc_session_reopen(dlc_session *session);
-/* Opens what a test of saved weights needs. `output`: what is handed out beside the
- * metrics, or NULL. Collective. */
-dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job,
-                                 const dlc_session_output *output,
-                                 dlc_session *session);
-/* Opens what `dlcore check` shows: nets are built, but no tensor memory is allocated
- * and there are no peers. The session is that of `rank` among `ranks`, which need not
- * exist; choices that ranks make by measuring keep their defaults. */
-dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job,
-                                 const dlc_axis_ops *const *axes, int32_t rank,
-                                 int32_t ranks, dlc_session *session);
-void dlc_session_close(dlc_session *session);
-
 /* Blocks until the queue has reached the event, or until a stream-ordered reduction on
  * it has failed. */
 dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event);
@@ -124,12 +122,7 @@ void dlc_session_drain(const dlc_session *session);
  * iterations run one by one. */
 dlc_queue *dlc_session_async_queue(const dlc_session *session);
 
-/* Seconds that this rank has waited for others, exchanges left out. */
-double dlc_session_waited(const dlc_session *session);
-
-/* Do axes measure the interconnect, and the memory, before they decide? */
-int dlc_session_measures(const dlc_session *session);
-/* Does no axis in use rule out `what`, one of DLC_ALLOW_*? */
+/* Does nothing rule out `what`, one of DLC_ALLOW_*? */
 int dlc_session_allows(const dlc_session *session, unsigned what);
 /* Is no weight updated before all gradients are reduced, because updates need norms? */
 int dlc_session_needs_all_gradients(const dlc_session *session);
@@ -152,20 +145,5 @@ int64_t dlc_session_samples(const dlc_session *session);
  * iteration. */
 dlc_status dlc_session_add_loss(const dlc_session *session, int64_t batch,
                                 int64_t first, int64_t samples, double *loss);
-
-/* Describes the part of the net that this rank has; part->text and part->json are the
- * caller's. Returns 0 if all ranks have the whole net: then only `samples` is set. */
-int dlc_session_part(const dlc_session *session, dlc_rank_part *part);
-
-/* The first axis in use from `axis` on, or NULL. */
-dlc_axis *dlc_axis_in_use(const dlc_session *session, dlc_axis *axis);
-
-/* For each axis in use that has this call. */
-// NOLINTBEGIN(bugprone-macro-parentheses): `axis` is declared, `call` is a member
-#define DLC_EACH_AXIS(session, axis, call) \
-    for (dlc_axis *axis = dlc_axis_in_use((session), (session)->axis); axis; \
-         axis = dlc_axis_in_use((session), axis + 1)) \
-        if (axis->ops->call)
-// NOLINTEND(bugprone-macro-parentheses)
 
 #endif

@@ -6,9 +6,11 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/tensor/tensor_parallel.h"
+#include "run/test_output.h"
 #include "session/averages.h"
 #include "session/ema.h"
-#include "session/test_output.h"
 
 /* Lists the net's metrics, which have their names even if this rank has no samples. */
 static dlc_status list_metrics(dlc_session *session, dlc_evaluation *evaluation) {
@@ -91,12 +93,12 @@ static dlc_status pad_passes(dlc_session *session, int64_t passes) {
 /* Sums each metric over this rank's part of the test set. */
 static dlc_status sum_batches(dlc_session *session, const dlc_evaluation_reader *reader,
                               dlc_evaluation *evaluation) {
-    DLC_EACH_AXIS(session, axis, test)
-    return axis->ops->test(axis, evaluation);
+    if (session->pipeline)
+        return dlc_pipeline_test(session->pipeline, evaluation);
     int64_t batches = dlc_feed_batches(session->test_feed), passes = batches;
     DLC_TRY(list_metrics(session, evaluation));
-    DLC_EACH_AXIS(session, axis, count_test_passes)
-    DLC_TRY(axis->ops->count_test_passes(axis, &passes));
+    if (session->tensor)
+        DLC_TRY(dlc_tensor_parallel_count_test_passes(session->tensor, &passes));
     DLC_TRY(dlc_feed_seek(session->test_feed, 0));
     for (int64_t i = 0; i < batches; i++)
         DLC_TRY(test_batch(session, reader, evaluation));

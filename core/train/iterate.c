@@ -1,7 +1,6 @@
-/* Runs the iterations of training: the work of a schedule, handing finished buckets to
- * the consistency model, control words, capture of the iteration as a graph. */
+/* Runs the iterations of training: passes of the net, handing finished buckets to the
+ * consistency model, control words, capture of the iteration as a graph. */
 #include "train/iterate.h"
-#include "session/loss_shares.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -11,8 +10,9 @@
 #include "base/status.h"
 #include "plugin/answers.h"
 #include "plugin/device_objects.h"
+#include "run/run.h"
+#include "session/loss_shares.h"
 #include "session/param_sets.h"
-#include "session/session_schedule.h"
 
 /* Control words at the end of the gradient arena: reduced over the ranks with the last
  * bucket, so that all ranks act alike in the same iteration at no extra cost. */
@@ -48,7 +48,7 @@ dlc_upload dlc_iterate_upload(const dlc_session *session) {
 
 /* The last of several passes carries the control words of all. */
 static int is_last_pass(const dlc_iterate *iterate) {
-    return iterate->schedule.pass == iterate->schedule.passes - 1;
+    return iterate->number == iterate->session->accumulation_steps - 1;
 }
 
 /* A rank without samples runs no passes: a parameter server, or a rank that
@@ -59,10 +59,11 @@ static int is_server(const dlc_session *session) {
 
 /* Is there no backward of this iteration after the current one? */
 static int is_last_backward(const dlc_iterate *iterate) {
-    int32_t micro_batches = iterate->session->micro_batches;
-    return is_server(iterate->session)
+    const dlc_session *session = iterate->session;
+    return is_server(session)
                ? is_last_pass(iterate)
-               : iterate->backwards == iterate->schedule.passes * micro_batches - 1;
+               : iterate->backwards ==
+                     session->accumulation_steps * session->micro_batches - 1;
 }
 
 /* Adds a bucket to those of earlier micro-batches; the sum of all is ready. */
@@ -188,23 +189,24 @@ static dlc_status queue_control_words(const dlc_iterate *iterate) {
         session->control.on_device->control_words, DLC_CONTROL_WORDS * sizeof(float));
 }
 
-/* ---- The work of a schedule --------------------------------------------------------
- */
+/* ---- Passes ---------------------------------------------------------------------- */
 
+/* The batch of a pass: with a pipeline, each micro-batch becomes the net's input. */
 static dlc_status read_batch(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
-    const dlc_schedule *schedule = &iterate->schedule;
-    iterate->pass = (dlc_pass){.loss = queue_of(iterate) ? NULL : &iterate->loss,
-                               .ready = mark_ready,
-                               .context = iterate};
-    if (!schedule->ops->sets_input)
-        return dlc_upload_next(&iterate->upload, &iterate->pass.iteration);
-    iterate->pass.iteration = session->iteration * schedule->passes + schedule->pass;
+    dlc_pass *pass = &iterate->pass;
+    *pass = (dlc_pass){.loss = queue_of(iterate) ? NULL : &iterate->loss,
+                       .ready = mark_ready,
+                       .context = iterate};
+    if (!session->pipeline)
+        return dlc_upload_next(&iterate->upload, &pass->iteration);
+    pass->iteration = session->iteration * session->accumulation_steps +
+                      iterate->number;
     if (!session->feed)
         return DLC_OK;
     DLC_TRY(dlc_feed_next(session->feed, &iterate->batch));
-    iterate->pass.batch = &iterate->batch;
-    iterate->pass.iteration = iterate->batch.iteration;
+    pass->batch = &iterate->batch;
+    pass->iteration = iterate->batch.iteration;
     return DLC_OK;
 }
 
@@ -236,31 +238,72 @@ static double take_update_seconds(dlc_session *session) {
     return seconds;
 }
 
-/* Forward or backward of a micro-batch. The seconds spent on samples count, without
- * those spent meanwhile on updates and on waiting for other ranks. */
-static dlc_status compute(dlc_iterate *iterate, dlc_work work) {
-    const dlc_schedule *schedule = &iterate->schedule;
+/* When forward or backward began, and how long this rank had waited for others then. */
+typedef struct compute_timing {
+    uint64_t began;
+    double waited;
+} compute_timing;
+
+static dlc_status begin_timing(dlc_iterate *iterate, compute_timing *timing) {
     dlc_session *session = iterate->session;
-    dlc_session_layer_group *group = &session->layer_group;
     DLC_TRY(wait_if_timed(session));
-    uint64_t began = dlc_now_ns();
-    double waited = dlc_session_waited(session);
-    iterate->solver_seconds = group->seconds = 0;
+    timing->began = dlc_now_ns();
+    timing->waited = dlc_session_waited(session);
+    iterate->solver_seconds = session->layer_group.seconds = 0;
     (void)take_update_seconds(session);
-    if (work == DLC_WORK_BACKWARD)
-        memset(iterate->bucket, 0, sizeof iterate->bucket);
-    DLC_TRY(
-        (work == DLC_WORK_FORWARD ? schedule->ops->forward : schedule->ops->backward)(
-            schedule->context, &iterate->pass, schedule->micro_batch));
-    if (work == DLC_WORK_BACKWARD && !is_last_backward(iterate)) {
+    return DLC_OK;
+}
+
+/* The seconds spent on samples count, without those spent meanwhile on updates and on
+ * waiting for other ranks. */
+static dlc_status end_timing(dlc_iterate *iterate, const compute_timing *timing) {
+    dlc_session *session = iterate->session;
+    DLC_TRY(wait_if_timed(session));
+    double waited = dlc_session_waited(session) - timing->waited +
+                    session->layer_group.seconds;
+    iterate->compute_seconds += dlc_since(timing->began) - iterate->solver_seconds -
+                                take_update_seconds(session) - waited;
+    return DLC_OK;
+}
+
+/* Of the whole net, or (k) of a micro-batch of a pipeline. */
+static dlc_status forward(dlc_iterate *iterate, int32_t k) {
+    dlc_session *session = iterate->session;
+    compute_timing timing;
+    DLC_TRY(begin_timing(iterate, &timing));
+    if (session->pipeline)
+        DLC_TRY(dlc_pipeline_forward(session->pipeline, &iterate->pass, k));
+    else
+        DLC_TRY(dlc_net_forward(session->net, iterate->pass.iteration,
+                                session->local_offset));
+    return end_timing(iterate, &timing);
+}
+
+/* The loss is read after backward, in which some layers may still produce it. */
+static dlc_status backward_whole(dlc_iterate *iterate) {
+    dlc_session *session = iterate->session;
+    int64_t number = iterate->pass.iteration;
+    dlc_loss_shares_set(session, number, 0, session->local_batch);
+    DLC_TRY(dlc_net_backward(session->net, 1, mark_ready, iterate));
+    return iterate->pass.loss
+               ? dlc_session_add_loss(session, number, 0, session->local_batch,
+                                      iterate->pass.loss)
+               : DLC_OK;
+}
+
+static dlc_status backward(dlc_iterate *iterate, int32_t k) {
+    dlc_session *session = iterate->session;
+    compute_timing timing;
+    DLC_TRY(begin_timing(iterate, &timing));
+    memset(iterate->bucket, 0, sizeof iterate->bucket);
+    DLC_TRY(session->pipeline
+                ? dlc_pipeline_backward(session->pipeline, &iterate->pass, k)
+                : backward_whole(iterate));
+    if (!is_last_backward(iterate)) {
         DLC_TRY(mark_all_ready(iterate));
         iterate->backwards++;
     }
-    DLC_TRY(wait_if_timed(session));
-    waited = dlc_session_waited(session) - waited + group->seconds;
-    iterate->compute_seconds += dlc_since(began) - iterate->solver_seconds -
-                                take_update_seconds(session) - waited;
-    return DLC_OK;
+    return end_timing(iterate, &timing);
 }
 
 double dlc_iterate_computed(dlc_iterate *iterate) {
@@ -282,8 +325,6 @@ static dlc_status take_part(const dlc_session *session) {
 static dlc_status reduce(dlc_iterate *iterate) {
     const dlc_session *session = iterate->session;
     int has = !is_server(session) || has_gradients(session);
-    if (is_server(session))
-        DLC_TRY(take_part(session));
     DLC_TRY(add_losses(iterate));
     if (!is_last_pass(iterate))
         return DLC_OK;
@@ -305,29 +346,48 @@ static dlc_status update(const dlc_iterate *iterate) {
                                               !dlc_net_collective_layer(session->net));
 }
 
-/* Does the work that is left of the schedule. */
-static dlc_status run_schedule(dlc_iterate *iterate) {
+/* ---- Iterations ------------------------------------------------------------------ */
+
+/* The micro-batches of a pass through a pipeline, in 1F1B order (plan/work_order.h). */
+static dlc_status run_micro_batches(dlc_iterate *iterate) {
+    dlc_pipeline *pipeline = iterate->session->pipeline;
+    DLC_TRY(dlc_pipeline_begin_pass(pipeline));
     for (;;) {
         dlc_work work;
-        DLC_TRY(dlc_schedule_next(&iterate->schedule, &work));
-        switch (work) {
-        case DLC_WORK_READ:
-            DLC_TRY(read_batch(iterate));
-            break;
-        case DLC_WORK_FORWARD:
-        case DLC_WORK_BACKWARD:
-            DLC_TRY(compute(iterate, work));
-            break;
-        case DLC_WORK_REDUCE:
-            DLC_TRY(reduce(iterate));
-            break;
-        case DLC_WORK_UPDATE:
-            DLC_TRY(update(iterate));
-            break;
-        case DLC_WORK_DONE:
+        int32_t k;
+        DLC_TRY(dlc_pipeline_next(pipeline, &work, &k));
+        if (work == DLC_WORK_DONE)
             return DLC_OK;
-        }
+        DLC_TRY(work == DLC_WORK_FORWARD ? forward(iterate, k) : backward(iterate, k));
     }
+}
+
+static dlc_status run_pass(dlc_iterate *iterate) {
+    const dlc_session *session = iterate->session;
+    if (is_server(session))
+        return take_part(session);
+    DLC_TRY(read_batch(iterate));
+    if (session->pipeline)
+        return run_micro_batches(iterate);
+    DLC_TRY(forward(iterate, 0));
+    return backward(iterate, 0);
+}
+
+/* An iteration has as many passes as accumulation steps. */
+static dlc_status run_iteration(dlc_iterate *iterate) {
+    for (; iterate->number < iterate->session->accumulation_steps; iterate->number++) {
+        DLC_TRY(run_pass(iterate));
+        DLC_TRY(reduce(iterate));
+    }
+    return update(iterate);
+}
+
+/* What is left of an iteration of the whole net in one pass, once the batch is read. */
+static dlc_status run_after_reading(dlc_iterate *iterate) {
+    DLC_TRY(forward(iterate, 0));
+    DLC_TRY(backward(iterate, 0));
+    DLC_TRY(reduce(iterate));
+    return update(iterate);
 }
 
 /* ---- Capture --------------------------------------------------------------------- */
@@ -337,8 +397,12 @@ static const char *obstacle(const dlc_session *session) {
     const dlc_device_ops *ops = session->device_ops;
     if (!DLC_CAN(ops, queues) || !DLC_CAN(ops->queues, capture_begin))
         return "the device cannot capture graphs";
-    DLC_EACH_AXIS(session, axis, capture_obstacle)
-    return axis->ops->capture_obstacle;
+    if (session->pipeline)
+        return "pipeline stages send messages";
+    if (session->tensor)
+        return "tensor-parallel layers exchange activations";
+    if (session->staleness)
+        return "the ranks may be in different iterations";
     if (session->accumulation_steps > 1)
         return "an iteration has several micro-batches";
     const dlc_param_set *whole = &session->set[DLC_PARAMS_WHOLE];
@@ -366,11 +430,10 @@ static void decide_capture(dlc_iterate *iterate) {
 static void capture(dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     const dlc_device_ops *ops = session->device_ops;
-    const dlc_schedule after_reading = iterate->schedule;
 
     iterate->may_capture = 0; /* only one attempt */
     if (ops->queues->capture_begin(session->device, session->queue) == DLC_OK) {
-        dlc_status noted = run_schedule(iterate);
+        dlc_status noted = run_after_reading(iterate);
         dlc_captured_graph **to = noted == DLC_OK ? &iterate->graph : NULL;
         if (ops->queues->capture_end(session->device, session->queue, to) == DLC_OK &&
             iterate->graph) {
@@ -378,7 +441,6 @@ static void capture(dlc_iterate *iterate) {
             return;
         }
     }
-    iterate->schedule = after_reading;
     dlc_warn("iterations are not captured: %s", dlc_detail());
 }
 
@@ -395,13 +457,11 @@ enum { CAPTURE_FROM = 2 };
 
 /* An iteration that differs from the last one only in the batch and the control: the
  * shares of the losses are part of a graph. */
-static dlc_status replay_schedule(dlc_iterate *iterate) {
-    dlc_work read;
-    DLC_TRY(dlc_schedule_next(&iterate->schedule, &read));
+static dlc_status replay_iteration(dlc_iterate *iterate) {
     DLC_TRY(read_batch(iterate));
     if (!iterate->graph && iterate->begun >= CAPTURE_FROM)
         capture(iterate);
-    return iterate->graph ? launch_graph(iterate) : run_schedule(iterate);
+    return iterate->graph ? launch_graph(iterate) : run_after_reading(iterate);
 }
 
 static dlc_status queue_iteration(dlc_iterate *iterate) {
@@ -414,7 +474,7 @@ static dlc_status queue_iteration(dlc_iterate *iterate) {
     DLC_TRY(dlc_control_begin(&session->control, &in));
     int replays = !session->is_timed && (iterate->may_capture || iterate->graph) &&
                   dlc_loss_shares_are_plain(session, session->iteration);
-    DLC_TRY(replays ? replay_schedule(iterate) : run_schedule(iterate));
+    DLC_TRY(replays ? replay_iteration(iterate) : run_iteration(iterate));
     DLC_TRY(dlc_control_end(&session->control, control_words_of(session)));
     return is_server(session) ? DLC_OK : dlc_upload_prefetch(&iterate->upload);
 }
@@ -472,9 +532,9 @@ static dlc_status check_process(const dlc_iterate *iterate) {
 dlc_status dlc_iterate_begin(dlc_iterate *iterate) {
     iterate->loss = 0;
     iterate->backwards = 0;
-    iterate->schedule = dlc_schedule_of(iterate->session);
+    iterate->number = 0;
     DLC_TRY(dlc_job_check(iterate->session->job));
-    DLC_TRY(queue_of(iterate) ? queue_iteration(iterate) : run_schedule(iterate));
+    DLC_TRY(queue_of(iterate) ? queue_iteration(iterate) : run_iteration(iterate));
     DLC_TRY(check_process(iterate));
     iterate->has_result = 1;
     iterate->begun++;
@@ -492,9 +552,8 @@ static dlc_status collect_control_words(dlc_iterate *iterate,
     DLC_TRY(session->device_ops->copy(session->device, NULL, words,
                                       control_words_of(session), bytes));
     dlc_loss_shares_read(session, words); /* of the ranks that have the same losses */
-    DLC_EACH_AXIS(session, axis, reduce_control)
-    DLC_TRY(axis->ops->reduce_control(axis, words));
-    return DLC_OK;
+    return session->pipeline ? dlc_pipeline_reduce_control(session->pipeline, words)
+                             : DLC_OK;
 }
 
 dlc_status dlc_iterate_end(dlc_iterate *iterate, dlc_iterate_result *result) {

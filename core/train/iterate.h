@@ -1,5 +1,10 @@
-/* One training iteration: the work of a schedule (session/schedule.h), which ends with
- * the update of the weights. The loop (train.c) owns a dlc_iterate.
+/* One training iteration, which ends with the update of the weights. The loop (train.c)
+ * owns a dlc_iterate.
+ *
+ *     whole net       read forward backward reduce                      update
+ *     accumulation    read forward backward reduce, read forward ...    update
+ *     pipeline        read forward forward backward forward ... reduce  update
+ *     no samples      reduce                                            update
  *
  * On a device without a queue the iteration is done when dlc_iterate_begin returns.
  * With one it is queued, and the CPU prepares the next iteration meanwhile; from the
@@ -11,6 +16,7 @@
 
 #include "base/process_state.h"
 #include "data/upload.h"
+#include "parallel/pipeline/pipeline.h"
 #include "session/session.h"
 #include "train/requests.h"
 #include "train/slowdown.h"
@@ -33,10 +39,10 @@ typedef struct dlc_iterate {
     int may_capture;
 
     /* State of the iteration that has begun. */
-    dlc_schedule schedule;
+    int64_t number; /* of its pass */
     dlc_pass pass;
-    dlc_batch batch;   /* of the pass, if its schedule sets the net's input */
-    int32_t backwards; /* of micro-batches, that are done */
+    dlc_batch batch;                /* of the pass, with a pipeline */
+    int32_t backwards;              /* of micro-batches, that are done */
     int32_t bucket[DLC_PARAM_SETS]; /* the next to become ready */
     double loss;
     float words[DLC_CONTROL_WORDS]; /* this rank's control words; without a queue */

@@ -8,6 +8,8 @@
 #include "base/bar.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/staleness/staleness.h"
 
 #define LINE_EVERY_NS 2000000000u
 #define DRAW_EVERY_NS 100000000u
@@ -91,8 +93,9 @@ void dlc_progress_announce(const dlc_progress *progress) {
              setup->strong ? "split among all ranks" : "per rank",
              session->accumulation_steps > 1 ? ", with gradient accumulation" : "");
     say_batch_split(session);
-    DLC_EACH_AXIS(session, axis, announce)
-    axis->ops->announce(axis);
+    dlc_mesh_announce(session);
+    if (session->pipeline)
+        dlc_pipeline_announce(session->pipeline);
     say_scale(session);
     say_rate(session, rate);
     dlc_info("training for %" PRId64 " iterations (%.3g epochs of %" PRId64
@@ -192,8 +195,8 @@ static void write_line(dlc_progress *progress) {
     dlc_json_number(&event, "learning_rate", rate);
     dlc_json_number(&event, "images_per_s", speed);
     dlc_json_number(&event, "data_wait", dlc_progress_data_wait(progress));
-    DLC_EACH_AXIS(session, axis, progress)
-    axis->ops->progress(axis, &event);
+    if (session->staleness)
+        dlc_staleness_progress(session->staleness, &event);
     dlc_log_event_end(&event);
     progress->loss_sum = 0;
     progress->loss_count = 0;

@@ -13,6 +13,10 @@
 #include "checkpoint/checkpointer.h"
 #include "checkpoint/resume_schedule.h"
 #include "checkpoint/run_folder.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/rebalance/rebalance.h"
+#include "parallel/staleness/staleness.h"
+#include "run/run.h"
 #include "session/digest.h"
 #include "session/ema.h"
 #include "session/param_sets.h"
@@ -155,8 +159,8 @@ static dlc_status end_all(train_loop *loop) {
     }
     DLC_TRY(dlc_param_sets_finish(loop->session));
     dlc_progress_iteration_begin(&loop->progress);
-    DLC_EACH_AXIS(loop->session, axis, synchronize)
-    DLC_TRY(axis->ops->synchronize(axis));
+    if (loop->session->staleness)
+        DLC_TRY(dlc_staleness_synchronize(loop->session->staleness));
     dlc_progress_wait_end(&loop->progress);
     loop->ended = 0;
     dlc_job_activity(loop->session->job, "comparison of weights", NULL, 0);
@@ -164,17 +168,19 @@ static dlc_status end_all(train_loop *loop) {
 }
 
 static dlc_status iterate(train_loop *loop) {
+    dlc_rebalance *rebalance = loop->session->rebalance;
     if (dlc_checkpointer_must_ask(&loop->checkpointer))
         loop->iterate.requested |= DLC_JOB_CHECKPOINT;
     dlc_progress_iteration_begin(&loop->progress);
-    DLC_EACH_AXIS(loop->session, axis, begin_iteration)
-    axis->ops->begin_iteration(axis);
+    if (rebalance)
+        dlc_rebalance_begin_iteration(rebalance);
     DLC_TRY(dlc_iterate_begin(&loop->iterate));
     if (dlc_iterate_in_flight(&loop->iterate) == dlc_iterate_depth(&loop->iterate))
         DLC_TRY(end_oldest(loop));
     double computed = dlc_iterate_computed(&loop->iterate);
-    DLC_EACH_AXIS(loop->session, axis, end_iteration)
-    axis->ops->end_iteration(axis, computed);
+    if (rebalance)
+        dlc_rebalance_end_iteration(rebalance, computed,
+                                    dlc_session_waited(loop->session));
     return DLC_OK;
 }
 
@@ -225,12 +231,7 @@ static dlc_status save(train_loop *loop, int must) {
 static dlc_status reload(train_loop *loop) {
     DLC_TRY(end_all(loop));
     loop->agreed &= ~DLC_JOB_RELOAD;
-    for (int32_t i = 0; i < loop->session->axes; i++) {
-        dlc_axis *axis = &loop->session->axis[i];
-        if (axis->ops->reload)
-            DLC_TRY(axis->ops->reload(axis));
-    }
-    return DLC_OK;
+    return dlc_consistency_reload(loop->session);
 }
 
 /* Agrees on all requests of the user that are on their way between the ranks. */
@@ -243,23 +244,21 @@ static dlc_status settle(train_loop *loop) {
     return DLC_OK;
 }
 
-static dlc_status reopen(train_loop *loop, dlc_axis *axis) {
+/* Splits the batch anew where that was asked for and some ranks are faster. */
+static dlc_status rebalance(train_loop *loop) {
+    dlc_session *session = loop->session;
+    int changed = 0;
+    if (session->rebalance)
+        DLC_TRY(dlc_rebalance_compare(session->rebalance, dlc_session_waited(session),
+                                      &changed));
+    if (!changed)
+        return DLC_OK;
     DLC_TRY(end_all(loop));
     DLC_TRY(settle(loop)); /* the model is closed, with what it was asked */
     dlc_iterate_close(&loop->iterate);
-    DLC_TRY(axis->ops->reopen(axis));
+    DLC_TRY(dlc_session_reopen(session));
     loop->slowdown = (dlc_slowdown){.is_slow = 0}; /* ranks have other samples now */
-    return dlc_iterate_open(loop->session, &loop->iterate);
-}
-
-static dlc_status reopen_where_needed(train_loop *loop) {
-    DLC_EACH_AXIS(loop->session, axis, needs_reopen) {
-        int reopens = 0;
-        DLC_TRY(axis->ops->needs_reopen(axis, &reopens));
-        if (reopens)
-            DLC_TRY(reopen(loop, axis));
-    }
-    return DLC_OK;
+    return dlc_iterate_open(session, &loop->iterate);
 }
 
 static dlc_status run(train_loop *loop) {
@@ -276,7 +275,7 @@ static dlc_status run(train_loop *loop) {
         if (loop->agreed & DLC_JOB_RELOAD)
             DLC_TRY(reload(loop));
         if (!ends(loop))
-            DLC_TRY(reopen_where_needed(loop));
+            DLC_TRY(rebalance(loop));
     }
     loop->result->stopped = (loop->agreed & DLC_JOB_STOP) != 0;
     DLC_TRY(end_all(loop));
@@ -306,10 +305,13 @@ static void note_exchange(const dlc_session *session, dlc_train_result *result) 
                          : dlc_exchange_hidden_fraction(&stats);
 }
 
-static dlc_status report_axes(const dlc_session *session, dlc_train_result *result) {
-    DLC_EACH_AXIS(session, axis, report)
-    DLC_TRY(axis->ops->report(axis, &result->images_per_s));
-    return DLC_OK;
+static dlc_status report_parallel(const dlc_session *session,
+                                  dlc_train_result *result) {
+    if (session->pipeline)
+        DLC_TRY(dlc_pipeline_report(session->pipeline));
+    return session->staleness
+               ? dlc_staleness_report_end(session->staleness, &result->images_per_s)
+               : DLC_OK;
 }
 
 /* Fills the result of a run that was already finished from its checkpoint. */
@@ -381,7 +383,7 @@ dlc_status dlc_train(dlc_session *session, const dlc_train_options *options,
     result->images_per_s = dlc_progress_throughput(&loop.progress);
     result->data_wait = dlc_progress_data_wait(&loop.progress);
     if (status == DLC_OK)
-        status = report_axes(session, result);
+        status = report_parallel(session, result);
     result->seconds = dlc_process_seconds();
     note_exchange(session, result);
     if (status != DLC_OK)
@@ -427,9 +429,10 @@ void dlc_train_report_json(const dlc_session *session, const dlc_train_result *r
     dlc_json_number(json, "seconds", result->exchange_seconds);
     dlc_json_number(json, "hidden", result->hidden);
     dlc_json_end_object(json);
-    for (int32_t i = 0; i < session->axes; i++)
-        if (session->axis[i].ops->json)
-            session->axis[i].ops->json(&session->axis[i], json);
+    dlc_mesh_json(&session->mesh, json);
+    dlc_pipeline_json(session->pipeline, json);
+    if (session->staleness)
+        dlc_staleness_json(session->staleness, json);
     dlc_json_string(json, "run_dir",
                     session->run_folder ? session->run_folder->path : NULL);
     dlc_json_string(json, "checkpoint", result->checkpoint);

@@ -34,8 +34,10 @@ CORE = {
                    "session"],
     "parallel": ["base", "config", "plugin", "topology", "job", "solver", "net", "comm",
                  "data", "plan", "setup", "session", "checkpoint"],
+    "run": ["base", "config", "plugin", "topology", "job", "solver", "net", "comm",
+            "data", "plan", "setup", "session", "checkpoint", "parallel"],
     "train": ["base", "config", "plugin", "job", "solver", "net", "comm", "data", "setup",
-              "session", "checkpoint"],
+              "session", "checkpoint", "parallel", "run"],
 }
 
 # Floors of a folder, the lowest first, as patterns of file names without their suffix: a
@@ -126,8 +128,7 @@ def check_room(path, line, name):
     if own[0] in ROOMS and len(own) > 1 and len(other) > 1 and other[0] == own[0] \
             and other != own:
         found(path, line, f'core/{"/".join(own)} includes "{name}"',
-              f"Rooms of core/{own[0]} know nothing of each other. Move the code up, or "
-              "make it a call of every axis (core/session/axis.h).")
+              f"Rooms of core/{own[0]} know nothing of each other: core/run calls each.")
 
 
 # File of the core without its suffix -> the files that it includes.
@@ -279,7 +280,7 @@ def check_names(path, text, names):
 # Nobody but solvers knows a rule: devices, transports, the exchange and all else run what
 # they are given.
 RULE_FREE = ("plugins/devices/", "plugins/transport/", "plugins/consistency/", "core/comm/", "core/net/",
-             "core/parallel/", "core/plan/", "core/session/", "core/train/")
+             "core/parallel/", "core/plan/", "core/run/", "core/session/", "core/train/")
 RULE_WORDS = re.compile(r"(?i)(?<![a-z])(momentum|velocity|nesterov|dampening|beta_?[12]"
                         r"|second_moment)(?![a-z])")
 
@@ -295,12 +296,11 @@ def check_rules(path, text):
                   "belongs to plugins/solvers.")
 
 
-# Axes of parallelism are tables (core/session/axis.h): who walks them never asks which
-# there are. Predictions about a mode (dlc_plan_*) are no question to a session.
+# core/run opens what divides the work, and core/train runs it: both name the modes. Who is
+# below them asks what the session allows. Predictions about a mode (dlc_plan_*) are no
+# question to a session.
 MODES = r"(?:pipeline|tensor_parallel|asynchronous|staleness)"
 MODE_FREE = {
-    "core/session/": re.compile(rf"\b\w*{MODES}\w*"),
-    "core/train/": re.compile(rf"\b\w*{MODES}\w*"),
     "core/checkpoint/": re.compile(rf"\b\w*{MODES}\w*"),
     "tools/": re.compile(rf"\bdlc_(?!plan_)\w*{MODES}\w*|\bsession(?:->|\.){MODES}\w*"),
 }
@@ -315,8 +315,8 @@ def check_modes(path, text):
         for number, line in enumerate(code.splitlines(), 1):
             for match in word.finditer(line):
                 found(path, number, f"asks for a parallel mode: {match[0]}",
-                      "Make it a call of every axis (core/session/axis.h), which the "
-                      "mode's table in core/parallel fills in.")
+                      "Ask dlc_session_allows, or a field of the session that core/run "
+                      "has set.")
 
 
 def main():

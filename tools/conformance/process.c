@@ -248,8 +248,7 @@ enum { WINDOWS = 4 };
 
 /* Measures before `times` more calls, and after each further `times` of them. Returns
  * what grows, or USES. */
-static int find_growth(int times, void (*once)(void *context), void *context,
-                       use *at) {
+static int find_growth(int times, void (*once)(void *context), void *context, use *at) {
     for (int w = 0; w <= WINDOWS; w++) {
         run_times(w ? times : 0, once, context);
         at[w] = measure();

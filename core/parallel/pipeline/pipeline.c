@@ -4,7 +4,6 @@
 
 #include "checkpoint/param_shards.h"
 #include "plugin/device_objects.h"
-#include "session/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,8 +26,7 @@ static dlc_status report_activity(void *context, const char *phase, const char *
     return strcmp(phase, DLC_SETUP) == 0 ? dlc_job_check(session->job) : DLC_OK;
 }
 
-static void shape_net(const dlc_axis *axis, dlc_net_args *args) {
-    dlc_pipeline *pipeline = axis->state;
+void dlc_pipeline_shape_net(dlc_pipeline *pipeline, dlc_net_args *args) {
     const dlc_stages *stages = &pipeline->stages;
     int trains = args->phase == DLC_PHASE_TRAIN;
     const dlc_boundary_tensors *boundary = trains ? &pipeline->train : &pipeline->test;
@@ -45,23 +43,20 @@ static void shape_net(const dlc_axis *axis, dlc_net_args *args) {
     args->activity_context = pipeline;
     args->batch = boundary->rows;
     if (trains)
-        args->micro_batch_buffers = dlc_schedule_1f1b_max_in_flight(
-            &pipeline->schedule);
+        args->micro_batch_buffers = dlc_work_order_max_in_flight(&pipeline->order);
 }
 
-static int reads_batch(const dlc_axis *axis, dlc_phase phase) {
-    const dlc_pipeline *pipeline = axis->state;
-    const dlc_graph *graph = axis->session->setup->graph;
+int dlc_pipeline_reads_batch(const dlc_pipeline *pipeline, dlc_phase phase) {
+    const dlc_graph *graph = pipeline->session->setup->graph;
     int reads = 0;
     for (int32_t i = 0; i < graph->fields; i++)
         reads |= dlc_stages_read(&pipeline->stages, graph, phase, i);
     return reads;
 }
 
-static void shape_feed(const dlc_axis *axis, dlc_feed_args *args) {
-    const dlc_pipeline *pipeline = axis->state;
+void dlc_pipeline_shape_feed(const dlc_pipeline *pipeline, dlc_feed_args *args) {
     dlc_phase phase = args->test ? DLC_PHASE_TEST : DLC_PHASE_TRAIN;
-    const dlc_session *session = axis->session;
+    const dlc_session *session = pipeline->session;
     int64_t begin, count,
         samples = args->test ? session->stage_samples.test
                              : session->stage_samples.train;
@@ -77,9 +72,9 @@ static void shape_feed(const dlc_axis *axis, dlc_feed_args *args) {
 }
 
 /* Its messages to other stages must move on while layers wait. */
-static void shape_group(const dlc_axis *axis, dlc_session_layer_group *group) {
-    const dlc_pipeline *pipeline = axis->state;
-    const dlc_session *session = axis->session;
+void dlc_pipeline_shape_group(const dlc_pipeline *pipeline,
+                              dlc_session_layer_group *group) {
+    const dlc_session *session = pipeline->session;
     dlc_mesh_group stage = dlc_mesh_stage_group(&session->mesh, session->rank);
     group->table.rank = session->rank - stage.first;
     group->table.ranks = stage.ranks;
@@ -102,9 +97,8 @@ static dlc_status connect_column(dlc_pipeline *pipeline, const dlc_comm_args *ho
     return dlc_process_group_finish(&pipeline->column);
 }
 
-static dlc_status connect(dlc_axis *axis) {
-    dlc_session *session = axis->session;
-    dlc_pipeline *pipeline = axis->state;
+dlc_status dlc_pipeline_connect(dlc_pipeline *pipeline) {
+    dlc_session *session = pipeline->session;
     const dlc_comm_args *how = &session->connection.how;
     dlc_comm *comm = NULL;
     DLC_TRY(dlc_progress_engine_connect(how, 0, &pipeline->engine));
@@ -127,7 +121,7 @@ static dlc_status connect(dlc_axis *axis) {
 enum { TEST_SLOTS = 2 };
 
 static int32_t train_slots(const dlc_pipeline *pipeline) {
-    return dlc_schedule_1f1b_max_in_flight(&pipeline->schedule) + 1;
+    return dlc_work_order_max_in_flight(&pipeline->order) + 1;
 }
 
 static dlc_status open_stage_p2p(const dlc_pipeline *pipeline,
@@ -171,11 +165,10 @@ static dlc_status take_labels(dlc_pipeline *pipeline) {
     return DLC_OK;
 }
 
-static dlc_status open(dlc_axis *axis) {
-    dlc_session *session = axis->session;
-    dlc_pipeline *pipeline = axis->state;
-    pipeline->schedule.fixed_order = session->mesh.tensor > 1 ||
-                                     dlc_net_collective_layer(session->net) != NULL;
+dlc_status dlc_pipeline_open(dlc_pipeline *pipeline) {
+    dlc_session *session = pipeline->session;
+    pipeline->order.fixed_order = session->mesh.tensor > 1 ||
+                                  dlc_net_collective_layer(session->net) != NULL;
     DLC_TRY(dlc_device_alloc(session->device_ops, session->device,
                              DLC_CONTROL_WORDS * sizeof(float), 0,
                              &pipeline->control_words));
@@ -189,20 +182,24 @@ static dlc_status open(dlc_axis *axis) {
     return dlc_param_shards_open(session, pipeline->engine);
 }
 
-static void add_memory(const dlc_axis *axis, dlc_session_memory *memory) {
-    const dlc_session *session = axis->session;
-    const dlc_pipeline *pipeline = axis->state;
-    memory->activations += dlc_stage_p2p_bytes(&pipeline->train, train_slots(pipeline));
-    if (session->test_net)
-        memory->activations += dlc_stage_p2p_bytes(&pipeline->test, TEST_SLOTS);
+uint64_t dlc_pipeline_bytes(const dlc_pipeline *pipeline) {
+    uint64_t bytes = dlc_stage_p2p_bytes(&pipeline->train, train_slots(pipeline));
+    if (pipeline->session->test_net)
+        bytes += dlc_stage_p2p_bytes(&pipeline->test, TEST_SLOTS);
+    return bytes;
+}
+
+void dlc_pipeline_find_part(const dlc_pipeline *pipeline, dlc_rank_part *part) {
+    part->is_divided = 1;
+    part->ranks = dlc_mesh_stage_ranks(&pipeline->stages.mesh, pipeline->stages.stage);
+    part->samples = pipeline->micro_batch_size;
 }
 
 /* ---- Closing ----------------------------------------------------------------- */
 
 /* Channels and communicators are closed while what uses them is still open. */
-static void disconnect(dlc_axis *axis) {
-    dlc_session *session = axis->session;
-    dlc_pipeline *pipeline = axis->state;
+void dlc_pipeline_disconnect(dlc_pipeline *pipeline) {
+    dlc_session *session = pipeline->session;
     dlc_param_shards_close(session);
     dlc_progress_engine_close(pipeline->engine);
     if (pipeline->world) {
@@ -225,8 +222,7 @@ static void disconnect(dlc_axis *axis) {
     }
 }
 
-static void close(dlc_axis *axis) {
-    dlc_pipeline *pipeline = axis->state;
+void dlc_pipeline_close(dlc_pipeline *pipeline) {
     if (!pipeline)
         return;
     dlc_boundary_tensors_free(&pipeline->test);
@@ -237,30 +233,3 @@ static void close(dlc_axis *axis) {
     dlc_free(pipeline->work);
     dlc_free(pipeline);
 }
-
-/* Stages send results as soon as they are computed, so no iteration is submitted before
- * the one before it is done. */
-const dlc_axis_ops dlc_pipeline_axis = {
-    .name = "pipeline",
-    .rules_out = DLC_ALLOW_QUEUE | DLC_ALLOW_OVERLAP | DLC_ALLOW_REBALANCE,
-    .capture_obstacle = "pipeline stages send messages",
-    .needs_connection = dlc_pipeline_needs_connection,
-    .plan = dlc_pipeline_plan,
-    .divide = dlc_pipeline_divide,
-    .connect = connect,
-    .open = open,
-    .shape_net = shape_net,
-    .shape_feed = shape_feed,
-    .shape_group = shape_group,
-    .reads_batch = reads_batch,
-    .add_memory = add_memory,
-    .part = dlc_pipeline_part,
-    .schedule = &dlc_pipeline_schedule,
-    .reduce_control = dlc_pipeline_reduce_control,
-    .test = dlc_pipeline_test,
-    .waited = dlc_pipeline_waited,
-    .announce = dlc_pipeline_announce,
-    .report = dlc_pipeline_report,
-    .json = dlc_pipeline_json,
-    .disconnect = disconnect,
-    .close = close};

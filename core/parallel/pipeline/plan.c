@@ -96,7 +96,7 @@ static dlc_status divide_batch(dlc_pipeline *pipeline, int64_t count) {
                      &pipeline->micro_batch_size);
     pipeline->micro_batches = session->micro_batches =
         (int32_t)((batch + each - 1) / each); /* none is empty */
-    pipeline->schedule.micro_batches = pipeline->micro_batches;
+    pipeline->order.micro_batches = pipeline->micro_batches;
     note_split(pipeline);
     session->local_offset = pipeline->first_sample;
     session->local_batch = setup->batch_split.count[session->rank];
@@ -348,21 +348,22 @@ static dlc_status plan_test(dlc_pipeline *pipeline) {
     return status;
 }
 
-static dlc_status plan(dlc_axis *axis, const dlc_stage_cut *cut) {
-    dlc_session *session = axis->session;
+/* Stages send results as soon as they are computed, so no iteration is submitted before
+ * the one before it is done. */
+static dlc_status plan_stages(dlc_session *session, const dlc_stage_cut *cut) {
     DLC_TRY(check_job(session));
     dlc_pipeline *pipeline = dlc_alloc(1, sizeof *pipeline);
     if (!pipeline)
         return DLC_ERR_NOMEM;
-    axis->state = pipeline; /* freed when the axis is closed */
-    axis->in_use = 1;
+    session->pipeline = pipeline; /* freed when the session is closed */
+    session->rules_out |= DLC_ALLOW_QUEUE | DLC_ALLOW_OVERLAP | DLC_ALLOW_REBALANCE;
     pipeline->session = session;
     pipeline->stages = (dlc_stages){
         .mesh = session->mesh,
         .rank = session->rank,
         .stage = dlc_mesh_place_of(&session->mesh, session->rank).stage};
-    pipeline->schedule = (dlc_schedule_1f1b){.stage = pipeline->stages.stage,
-                                             .stages = session->mesh.pipeline};
+    pipeline->order = (dlc_work_order){.stage = pipeline->stages.stage,
+                                       .stages = session->mesh.pipeline};
     int64_t count = dlc_settings_get_int(session->setup->parallel_settings,
                                          "micro_batches");
     size_t stages = (size_t)session->mesh.pipeline;
@@ -375,9 +376,8 @@ static dlc_status plan(dlc_axis *axis, const dlc_stage_cut *cut) {
     return plan_test(pipeline);
 }
 
-dlc_status dlc_pipeline_divide(dlc_axis *axis) {
-    dlc_pipeline *pipeline = axis->state;
-    dlc_session *session = axis->session;
+dlc_status dlc_pipeline_divide(dlc_pipeline *pipeline) {
+    dlc_session *session = pipeline->session;
     const int64_t *count = session->setup->batch_split.count;
     if (!pipeline->proportion)
         pipeline->proportion = dlc_alloc((size_t)session->ranks,
@@ -393,8 +393,7 @@ dlc_status dlc_pipeline_divide(dlc_axis *axis) {
     return plan_test(pipeline);
 }
 
-int dlc_pipeline_needs_connection(const dlc_axis *axis) {
-    const dlc_session *session = axis->session;
+int dlc_pipeline_needs_connection(const dlc_session *session) {
     dlc_stage_cut cut = {0};
     if (session->mesh.pipeline == 1 ||
         /* dlc_pipeline_plan reports it */
@@ -405,15 +404,15 @@ int dlc_pipeline_needs_connection(const dlc_axis *axis) {
     return is_open;
 }
 
-dlc_status dlc_pipeline_plan(dlc_axis *axis) {
-    const dlc_setup *setup = axis->session->setup;
+dlc_status dlc_pipeline_plan(dlc_session *session) {
+    const dlc_setup *setup = session->setup;
     dlc_stage_cut cut = {0};
-    if (axis->session->ranks == 1 && setup->mesh_sizes.pipeline != 1)
+    if (session->ranks == 1 && setup->mesh_sizes.pipeline != 1)
         dlc_info("one rank has the whole net: [parallel] pipeline is ignored");
-    if (axis->session->mesh.pipeline == 1)
+    if (session->mesh.pipeline == 1)
         return DLC_OK;
     DLC_TRY(dlc_stage_cut_parse(setup, &cut));
-    dlc_status status = plan(axis, &cut);
+    dlc_status status = plan_stages(session, &cut);
     dlc_stage_cut_free(&cut);
     return status;
 }

@@ -1,24 +1,70 @@
-/* What a pipeline logs, and its part of the JSON report. */
+/* What is logged of the mesh and of a pipeline, and their parts of the JSON report. */
 #include "parallel/pipeline/pipeline.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 
-void dlc_pipeline_announce(const dlc_axis *axis) {
-    const dlc_session *session = axis->session;
-    const dlc_pipeline *pipeline = axis->state;
-    if (session->rank != 0)
+/* ---- The mesh ---------------------------------------------------------------- */
+
+/* The hosts of a stage's ranks, each once, if the job has several. */
+static void add_hosts(const dlc_session *session, int32_t stage, dlc_text *text) {
+    const char *before = dlc_job_rank_info(session->job, 0)->host;
+    int32_t first = dlc_mesh_stage_first(&session->mesh, stage);
+    int32_t end = first + dlc_mesh_stage_ranks(&session->mesh, stage);
+    int several = 0;
+    for (int32_t r = 1; r < session->ranks; r++)
+        several |= strcmp(dlc_job_rank_info(session->job, r)->host, before) != 0;
+    for (int32_t r = first; several && r < end; r++) {
+        const char *host = dlc_job_rank_info(session->job, r)->host;
+        if (r == first || strcmp(host, before) != 0)
+            dlc_text_add(text, "%s%s", r == first ? " on " : ", ", host);
+        before = host;
+    }
+}
+
+void dlc_mesh_announce(const dlc_session *session) {
+    const dlc_mesh *mesh = &session->mesh;
+    if (mesh->pipeline * mesh->tensor == 1)
         return;
+    dlc_info("mesh: pipeline %d x data %d x tensor %d%s", (int)mesh->pipeline,
+             (int)dlc_mesh_data(mesh), (int)mesh->tensor,
+             mesh->stage_ranks ? ", fewer in some stages" : "");
+    for (int32_t s = 0; s < mesh->pipeline; s++) {
+        dlc_text text = {0};
+        dlc_mesh_print(mesh, s, &text);
+        add_hosts(session, s, &text);
+        dlc_info("    stage %d: ranks %s", (int)s + 1, dlc_text_string(&text));
+        dlc_text_free(&text);
+    }
+}
+
+void dlc_mesh_json(const dlc_mesh *mesh, dlc_json *json) {
+    dlc_json_object(json, "mesh");
+    dlc_json_int(json, "data", dlc_mesh_data(mesh));
+    dlc_json_int(json, "tensor", mesh->tensor);
+    dlc_json_int(json, "pipeline", mesh->pipeline);
+    dlc_json_array(json, "pipeline_ranks");
+    for (int32_t s = 0; s < mesh->pipeline; s++)
+        dlc_json_int(json, NULL, dlc_mesh_stage_ranks(mesh, s));
+    dlc_json_end_array(json);
+    dlc_json_end_object(json);
+}
+
+/* ---- The pipeline ------------------------------------------------------------ */
+
+void dlc_pipeline_announce(const dlc_pipeline *pipeline) {
+    const dlc_session *session = pipeline->session;
     const dlc_mesh *mesh = &session->mesh;
     dlc_info("%d stages; the %" PRId64 " samples of a batch go through them as %d "
              "micro-batch%s of %" PRId64 ", so that equal stages would be idle for "
              "%.1f %% of the time (bubble)",
              (int)mesh->pipeline, session->global_batch, (int)pipeline->micro_batches,
              pipeline->micro_batches == 1 ? "" : "es", session->stage_samples.train,
-             100 * dlc_schedule_1f1b_bubble(mesh->pipeline, pipeline->micro_batches));
+             100 * dlc_work_order_bubble(mesh->pipeline, pipeline->micro_batches));
     dlc_text text = {0};
     for (int32_t s = 0; s < mesh->pipeline; s++)
         dlc_text_add(&text, "%s%.1f MB", s ? ", " : "",
@@ -55,16 +101,14 @@ static void log_times(const dlc_pipeline *pipeline, const dlc_pipeline_times *ti
         "(%.1f %% with equal stages and messages that take no time); %.2f MB per pass "
         "were sent between stages",
         dlc_text_string(&text), 100 * pipeline->bubble,
-        100 * dlc_schedule_1f1b_bubble(pipeline->stages.mesh.pipeline,
-                                       pipeline->micro_batches),
+        100 * dlc_work_order_bubble(pipeline->stages.mesh.pipeline,
+                                    pipeline->micro_batches),
         total->sent / (double)passes / 1e6);
     dlc_text_free(&text);
 }
 
-dlc_status dlc_pipeline_report(dlc_axis *axis, double *images_per_s) {
-    const dlc_session *session = axis->session;
-    dlc_pipeline *pipeline = axis->state;
-    (void)images_per_s;
+dlc_status dlc_pipeline_report(dlc_pipeline *pipeline) {
+    const dlc_session *session = pipeline->session;
     dlc_pipeline_times *times = dlc_alloc((size_t)session->ranks, sizeof *times);
     if (!times)
         return DLC_ERR_NOMEM;
@@ -86,8 +130,7 @@ dlc_status dlc_pipeline_report(dlc_axis *axis, double *images_per_s) {
     return status;
 }
 
-void dlc_pipeline_json(const dlc_axis *axis, dlc_json *json) {
-    const dlc_pipeline *pipeline = axis->state;
+void dlc_pipeline_json(const dlc_pipeline *pipeline, dlc_json *json) {
     dlc_json_int(json, "micro_batches", pipeline ? pipeline->micro_batches : 1);
     dlc_json_array(json, "stage_bytes");
     for (int32_t s = 0; pipeline && s < pipeline->stages.mesh.pipeline; s++)
@@ -96,16 +139,15 @@ void dlc_pipeline_json(const dlc_axis *axis, dlc_json *json) {
     dlc_json_number(json, "bubble", pipeline ? pipeline->bubble : 0);
 }
 
-void dlc_pipeline_part(const dlc_axis *axis, dlc_rank_part *part) {
-    const dlc_pipeline *pipeline = axis->state;
-    part->ranks = dlc_mesh_stage_ranks(&pipeline->stages.mesh, pipeline->stages.stage);
-    part->samples = pipeline->micro_batch_size;
-    if (part->text)
-        dlc_text_add(part->text, "stage %d of %d, micro-batches of %" PRId64 " samples",
-                     (int)pipeline->stages.stage + 1,
-                     (int)pipeline->stages.mesh.pipeline, pipeline->micro_batch_size);
-    if (part->json) {
-        dlc_json_int(part->json, "stage", pipeline->stages.stage);
-        dlc_json_int(part->json, "micro_batch", pipeline->micro_batch_size);
+void dlc_pipeline_describe(const dlc_pipeline *pipeline, dlc_text *text,
+                           dlc_json *json) {
+    const dlc_stages *stages = &pipeline->stages;
+    if (text)
+        dlc_text_add(text, "stage %d of %d, micro-batches of %" PRId64 " samples",
+                     (int)stages->stage + 1, (int)stages->mesh.pipeline,
+                     pipeline->micro_batch_size);
+    if (json) {
+        dlc_json_int(json, "stage", stages->stage);
+        dlc_json_int(json, "micro_batch", pipeline->micro_batch_size);
     }
 }

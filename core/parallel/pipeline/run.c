@@ -10,14 +10,14 @@
 /* ---- Waiting ----------------------------------------------------------------- */
 
 static void report_wait(const dlc_pipeline *pipeline) {
-    const dlc_schedule_1f1b *schedule = &pipeline->schedule;
+    const dlc_work_order *order = &pipeline->order;
     char what[64];
-    if (dlc_schedule_1f1b_in_flight(schedule) > 0)
+    if (dlc_work_order_in_flight(order) > 0)
         (void)snprintf(what, sizeof what, "gradients of micro-batch %d",
-                       (int)schedule->backward);
+                       (int)order->backward);
     else
         (void)snprintf(what, sizeof what, "inputs of micro-batch %d",
-                       (int)schedule->forward);
+                       (int)order->forward);
     dlc_job_activity(pipeline->session->job, "wait for", what, 0);
 }
 
@@ -80,7 +80,7 @@ static int reads_in_place(const dlc_pipeline *pipeline) {
 static void enter(dlc_pipeline *pipeline, const dlc_pass *pass, int32_t k) {
     dlc_session *session = pipeline->session;
     dlc_net_micro_batch of_net = {
-        .buffers = k % dlc_schedule_1f1b_max_in_flight(&pipeline->schedule),
+        .buffers = k % dlc_work_order_max_in_flight(&pipeline->order),
         .iteration = pass->iteration,
         .sample = first_sample(pipeline, k)};
     pipeline->current = k;
@@ -99,8 +99,8 @@ static dlc_status finish_sending(const dlc_pipeline *pipeline,
     return DLC_OK;
 }
 
-static dlc_status forward(void *context, const dlc_pass *pass, int32_t k) {
-    dlc_pipeline *pipeline = context;
+dlc_status dlc_pipeline_forward(dlc_pipeline *pipeline, const dlc_pass *pass,
+                                int32_t k) {
     dlc_session *session = pipeline->session;
     uint64_t began = dlc_now_ns();
     enter(pipeline, pass, k);
@@ -113,7 +113,7 @@ static dlc_status forward(void *context, const dlc_pass *pass, int32_t k) {
     DLC_TRY(dlc_stage_p2p_send(pipeline->stage_p2p, k));
     DLC_TRY(finish_sending(pipeline, pipeline->stage_p2p));
     pipeline->times.busy += dlc_since(began);
-    dlc_schedule_1f1b_done(&pipeline->schedule, DLC_SCHEDULE_FORWARD);
+    dlc_work_order_done(&pipeline->order, DLC_WORK_FORWARD);
     return DLC_OK;
 }
 
@@ -121,14 +121,14 @@ static dlc_status forward(void *context, const dlc_pass *pass, int32_t k) {
 
 /* The next micro-batch that gets the slot of `k`, which is free now. */
 static dlc_status reuse_slot(dlc_pipeline *pipeline, int32_t k) {
-    int32_t next = k + dlc_schedule_1f1b_max_in_flight(&pipeline->schedule) + 1;
-    return next < pipeline->schedule.micro_batches
+    int32_t next = k + dlc_work_order_max_in_flight(&pipeline->order) + 1;
+    return next < pipeline->order.micro_batches
                ? dlc_stage_p2p_post_receives(pipeline->stage_p2p, next)
                : DLC_OK;
 }
 
-static dlc_status backward(void *context, const dlc_pass *pass, int32_t k) {
-    dlc_pipeline *pipeline = context;
+dlc_status dlc_pipeline_backward(dlc_pipeline *pipeline, const dlc_pass *pass,
+                                 int32_t k) {
     dlc_session *session = pipeline->session;
     dlc_net *net = session->net;
     uint64_t began = dlc_now_ns();
@@ -145,80 +145,65 @@ static dlc_status backward(void *context, const dlc_pass *pass, int32_t k) {
     DLC_TRY(reuse_slot(pipeline, k));
     DLC_TRY(finish_sending(pipeline, pipeline->stage_p2p));
     pipeline->times.busy += dlc_since(began);
-    dlc_schedule_1f1b_done(&pipeline->schedule, DLC_SCHEDULE_BACKWARD);
+    dlc_work_order_done(&pipeline->order, DLC_WORK_BACKWARD);
     return DLC_OK;
 }
 
 /* ---- Passes ---------------------------------------------------------------------- */
 
-static dlc_schedule_step next_step(const dlc_pipeline *pipeline) {
-    const dlc_schedule_1f1b *schedule = &pipeline->schedule;
+static dlc_work next_work(const dlc_pipeline *pipeline) {
+    const dlc_work_order *order = &pipeline->order;
     const dlc_stage_p2p *stage_p2p = pipeline->stage_p2p;
-    int can_forward = schedule->forward < schedule->micro_batches &&
-                      dlc_stage_p2p_has_inputs(stage_p2p, schedule->forward) &&
-                      dlc_stage_p2p_outputs_sent(stage_p2p, schedule->forward);
-    int can_backward = schedule->backward < schedule->forward &&
-                       dlc_stage_p2p_has_gradients(stage_p2p, schedule->backward);
-    return dlc_schedule_1f1b_next(schedule, can_forward, can_backward);
+    int can_forward = order->forward < order->micro_batches &&
+                      dlc_stage_p2p_has_inputs(stage_p2p, order->forward) &&
+                      dlc_stage_p2p_outputs_sent(stage_p2p, order->forward);
+    int can_backward = order->backward < order->forward &&
+                       dlc_stage_p2p_has_gradients(stage_p2p, order->backward);
+    return dlc_work_order_next(order, can_forward, can_backward);
 }
 
 static dlc_status post_first_receives(dlc_pipeline *pipeline) {
-    const dlc_schedule_1f1b *schedule = &pipeline->schedule;
+    const dlc_work_order *order = &pipeline->order;
     for (int32_t k = 0;
-         k <= dlc_schedule_1f1b_max_in_flight(schedule) && k < schedule->micro_batches;
-         k++)
+         k <= dlc_work_order_max_in_flight(order) && k < order->micro_batches; k++)
         DLC_TRY(dlc_stage_p2p_post_receives(pipeline->stage_p2p, k));
     return DLC_OK;
 }
 
-static dlc_status begin(void *context) {
-    dlc_pipeline *pipeline = context;
+dlc_status dlc_pipeline_begin_pass(dlc_pipeline *pipeline) {
     if (pipeline->passes++ == DLC_PIPELINE_WARM_UP)
         pipeline->times = (dlc_pipeline_times){0};
     pipeline->began = dlc_now_ns();
     pipeline->sent = dlc_stage_p2p_sent(pipeline->stage_p2p);
-    pipeline->schedule.forward = pipeline->schedule.backward = 0;
+    pipeline->order.forward = pipeline->order.backward = 0;
     return post_first_receives(pipeline);
 }
 
-static void end(dlc_pipeline *pipeline) {
+static void end_pass(dlc_pipeline *pipeline) {
     uint64_t sent = dlc_stage_p2p_sent(pipeline->stage_p2p) - pipeline->sent;
     pipeline->times.elapsed += dlc_since(pipeline->began);
     pipeline->times.sent += (double)sent;
 }
 
-/* Waits until a step is ready. */
-static dlc_status next(void *context, int32_t done, dlc_work *work,
-                       int32_t *micro_batch) {
-    dlc_pipeline *pipeline = context;
-    dlc_schedule_step step = DLC_SCHEDULE_WAIT;
+dlc_status dlc_pipeline_next(dlc_pipeline *pipeline, dlc_work *work,
+                             int32_t *micro_batch) {
     int waits = 0; /* reported once: each report counts as progress */
-    (void)done;
     for (;;) {
         DLC_TRY(dlc_job_check(pipeline->session->job));
         DLC_TRY(dlc_progress_engine_poll(pipeline->engine));
-        step = next_step(pipeline);
-        if (step != DLC_SCHEDULE_WAIT)
+        *work = next_work(pipeline);
+        if (*work != DLC_WORK_WAIT)
             break;
         if (!waits++)
             report_wait(pipeline);
         DLC_TRY(dlc_progress_engine_wait_any(pipeline->engine));
     }
-    *work = step == DLC_SCHEDULE_FORWARD    ? DLC_WORK_FORWARD
-            : step == DLC_SCHEDULE_BACKWARD ? DLC_WORK_BACKWARD
-                                            : DLC_WORK_DONE;
-    *micro_batch = step == DLC_SCHEDULE_FORWARD ? pipeline->schedule.forward
-                                                : pipeline->schedule.backward;
-    if (step == DLC_SCHEDULE_DONE)
-        end(pipeline);
+    *micro_batch = *work == DLC_WORK_FORWARD ? pipeline->order.forward
+                                             : pipeline->order.backward;
+    if (*work == DLC_WORK_DONE)
+        end_pass(pipeline);
     return DLC_OK;
 }
-
-const dlc_schedule_ops dlc_pipeline_schedule = {.sets_input = 1,
-                                                .begin = begin,
-                                                .next = next,
-                                                .forward = forward,
-                                                .backward = backward};
 
 /* ---- Control words ------------------------------------------------------------ */
 
@@ -236,9 +221,9 @@ static dlc_status reduce_words(const dlc_pipeline *pipeline, float *at, size_t b
     return dlc_comm_all_reduce(pipeline->world, at, DLC_CONTROL_WORDS);
 }
 
-dlc_status dlc_pipeline_reduce_control(dlc_axis *axis, float words[DLC_CONTROL_WORDS]) {
-    dlc_pipeline *pipeline = axis->state;
-    const dlc_session *session = axis->session;
+dlc_status dlc_pipeline_reduce_control(dlc_pipeline *pipeline,
+                                       float words[DLC_CONTROL_WORDS]) {
+    const dlc_session *session = pipeline->session;
     const size_t bytes = DLC_CONTROL_WORDS * sizeof *words;
     float *at = pipeline->control_words.base;
     dlc_job_activity(session->job, "reducing control words", NULL, 0);
@@ -251,8 +236,7 @@ dlc_status dlc_pipeline_reduce_control(dlc_axis *axis, float words[DLC_CONTROL_W
     return session->device_ops->copy(session->device, NULL, words, at, bytes);
 }
 
-double dlc_pipeline_waited(const dlc_axis *axis) {
-    const dlc_pipeline *pipeline = axis->state;
+double dlc_pipeline_waited(const dlc_pipeline *pipeline) {
     return pipeline->waited + dlc_progress_engine_waited(pipeline->engine);
 }
 
@@ -333,10 +317,9 @@ static dlc_status test_batch(dlc_pipeline *pipeline, int32_t k,
     return add_metrics(session->test_net, evaluation);
 }
 
-dlc_status dlc_pipeline_test(dlc_axis *axis, dlc_evaluation *evaluation) {
+dlc_status dlc_pipeline_test(dlc_pipeline *pipeline, dlc_evaluation *evaluation) {
     enum { SLOTS = 2 };
-    const dlc_session *session = axis->session;
-    dlc_pipeline *pipeline = axis->state;
+    const dlc_session *session = pipeline->session;
     list_metrics(session, evaluation);
     int64_t batches = test_batches(session);
     if (session->test_feed)

@@ -15,9 +15,36 @@
 #ifndef DLC_PARALLEL_REBALANCE_REBALANCE_H
 #define DLC_PARALLEL_REBALANCE_REBALANCE_H
 
-#include "session/axis.h"
+#include "session/session.h"
 
-/* The axis: with auto it also measures before the nets are built. */
-extern const dlc_axis_ops dlc_batch_split_axis;
+/* Measurements since the last comparison. */
+typedef struct dlc_rebalance {
+    dlc_session *session;
+    uint64_t began;     /* start of the current iteration, in ns */
+    double cpu_began;   /* CPU seconds at that time */
+    int32_t first;      /* iterations so far that are not measured */
+    double spent;       /* seconds in measured iterations */
+    double computed;    /* ... of these, on samples */
+    double cpu;         /* CPU seconds in them */
+    double waited;      /* seconds waited for others, up to the last comparison */
+    int64_t iterations; /* how many were measured */
+    int64_t passed;     /* iterations since the last comparison */
+    int64_t interval;   /* iterations until the next comparison; 0: at first */
+} dlc_rebalance;
+
+/* If the split is to follow measurements, or was left open: opens session->rebalance,
+ * which the session frees. */
+dlc_status dlc_rebalance_plan(dlc_session *session);
+/* With auto, is the split measured before the nets are built? */
+int dlc_rebalance_measures_first(const dlc_rebalance *rebalance);
+
+/* Around each iteration; `computed`: seconds of it spent on samples. `waited`: seconds
+ * that this rank has waited for others so far, the exchange left out. */
+void dlc_rebalance_begin_iteration(dlc_rebalance *rebalance);
+void dlc_rebalance_end_iteration(dlc_rebalance *rebalance, double computed,
+                                 double waited);
+/* Collective, after an iteration: compares throughput if it is time to. *changed: there
+ * is a new split, for which the session must be reopened (run/reopen.h). */
+dlc_status dlc_rebalance_compare(dlc_rebalance *rebalance, double waited, int *changed);
 
 #endif

@@ -118,7 +118,7 @@ static dlc_status decide(planning *p) {
     return DLC_OK;
 }
 
-dlc_status dlc_tensor_parallel_plan(planning *p, char *chosen) {
+dlc_status dlc_tensor_parallel_choose_layers(planning *p, char *chosen) {
     DLC_TRY(decide(p));
     for (size_t i = 0; i < p->layers; i++)
         chosen[p->node[i]] = p->layer[i].can_split && p->choice[i].tensor;

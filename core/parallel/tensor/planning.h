@@ -36,7 +36,7 @@ dlc_status dlc_tensor_parallel_outline(const planning *p,
 
 /* plan.c: decides which layers with `parallel = auto` are split; chosen[i] is for layer
  * i of the graph. */
-dlc_status dlc_tensor_parallel_plan(planning *p, char *chosen);
+dlc_status dlc_tensor_parallel_choose_layers(planning *p, char *chosen);
 /* Splits the layers whose activations are fewer bytes than their gradients, or the one
  * that comes nearest to it. The same on all ranks, without measuring. */
 void dlc_tensor_parallel_choose_by_bytes(const planning *p);

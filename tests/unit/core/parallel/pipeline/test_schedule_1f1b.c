@@ -5,15 +5,15 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "parallel/pipeline/schedule_1f1b.h"
+#include "plan/work_order.h"
 #include "support/test.h"
 
 enum { STAGES = 8, MICRO_BATCHES = 24, FOREVER = 1 << 28 };
 
 /* State of one simulated stage. */
 typedef struct stage_at_work {
-    dlc_schedule_1f1b schedule;
-    dlc_schedule_step step;
+    dlc_work_order schedule;
+    dlc_work step;
     int until;                    /* when the step is done */
     int most;                     /* most micro-batches in flight */
     int inputs_at[MICRO_BATCHES]; /* when inputs, then gradients arrive */
@@ -30,7 +30,7 @@ typedef struct step_durations {
 static void begin(stage *all, int stages, int micro_batches) {
     memset(all, 0, (size_t)stages * sizeof *all);
     for (int s = 0; s < stages; s++) {
-        all[s].schedule = (dlc_schedule_1f1b){
+        all[s].schedule = (dlc_work_order){
             .stage = s, .stages = stages, .micro_batches = micro_batches};
         for (int k = 0; k < MICRO_BATCHES; k++) {
             all[s].inputs_at[k] = s == 0 ? 0 : FOREVER;
@@ -46,32 +46,32 @@ static int longer(dlc_random *random, int jitter) {
 /* A stage has done its step: sends the results to its neighbours. */
 static void end_step(stage *all, int s, int stages, int now,
                      const step_durations *durations, dlc_random *random) {
-    dlc_schedule_1f1b *schedule = &all[s].schedule;
-    int k = all[s].step == DLC_SCHEDULE_FORWARD ? schedule->forward
+    dlc_work_order *schedule = &all[s].schedule;
+    int k = all[s].step == DLC_WORK_FORWARD ? schedule->forward
                                                 : schedule->backward;
     int there = now + durations->message + longer(random, durations->jitter);
-    if (all[s].step == DLC_SCHEDULE_FORWARD && s == stages - 1)
+    if (all[s].step == DLC_WORK_FORWARD && s == stages - 1)
         all[s].gradients_at[k] = now;
-    else if (all[s].step == DLC_SCHEDULE_FORWARD)
+    else if (all[s].step == DLC_WORK_FORWARD)
         all[s + 1].inputs_at[k] = there;
     else if (s > 0)
         all[s - 1].gradients_at[k] = there;
-    dlc_schedule_1f1b_done(schedule, all[s].step);
-    all[s].step = DLC_SCHEDULE_WAIT;
-    int in_flight = dlc_schedule_1f1b_in_flight(schedule);
+    dlc_work_order_done(schedule, all[s].step);
+    all[s].step = DLC_WORK_WAIT;
+    int in_flight = dlc_work_order_in_flight(schedule);
     all[s].most = in_flight > all[s].most ? in_flight : all[s].most;
 }
 
 static void begin_step(stage *it, int s, int now, const step_durations *durations,
                        dlc_random *random) {
-    const dlc_schedule_1f1b *schedule = &it->schedule;
+    const dlc_work_order *schedule = &it->schedule;
     int can_forward = schedule->forward < schedule->micro_batches &&
                       it->inputs_at[schedule->forward] <= now;
     int can_backward = schedule->backward < schedule->forward &&
                        it->gradients_at[schedule->backward] <= now;
-    it->step = dlc_schedule_1f1b_next(schedule, can_forward, can_backward);
-    int takes = it->step == DLC_SCHEDULE_FORWARD    ? durations->forward[s]
-                : it->step == DLC_SCHEDULE_BACKWARD ? durations->backward[s]
+    it->step = dlc_work_order_next(schedule, can_forward, can_backward);
+    int takes = it->step == DLC_WORK_FORWARD    ? durations->forward[s]
+                : it->step == DLC_WORK_BACKWARD ? durations->backward[s]
                                                     : 0;
     takes += takes ? longer(random, durations->jitter) : 0;
     it->until = now + takes;
@@ -80,7 +80,7 @@ static void begin_step(stage *it, int s, int now, const step_durations *duration
 
 static int is_over(const stage *all, int stages) {
     for (int s = 0; s < stages; s++)
-        if (dlc_schedule_1f1b_next(&all[s].schedule, 0, 0) != DLC_SCHEDULE_DONE)
+        if (dlc_work_order_next(&all[s].schedule, 0, 0) != DLC_WORK_DONE)
             return 0;
     return 1;
 }
@@ -91,15 +91,15 @@ static int simulate(stage *all, int stages, int micro_batches,
     begin(all, stages, micro_batches);
     for (int now = 0; now < 100000; now++) {
         for (int s = 0; s < stages; s++)
-            if ((all[s].step == DLC_SCHEDULE_FORWARD ||
-                 all[s].step == DLC_SCHEDULE_BACKWARD) &&
+            if ((all[s].step == DLC_WORK_FORWARD ||
+                 all[s].step == DLC_WORK_BACKWARD) &&
                 all[s].until == now)
                 end_step(all, s, stages, now, durations, random);
         if (is_over(all, stages))
             return now;
         for (int s = 0; s < stages; s++)
-            if (all[s].step != DLC_SCHEDULE_FORWARD &&
-                all[s].step != DLC_SCHEDULE_BACKWARD)
+            if (all[s].step != DLC_WORK_FORWARD &&
+                all[s].step != DLC_WORK_BACKWARD)
                 begin_step(&all[s], s, now, durations, random);
     }
     ck_abort_msg("%d stages and %d micro-batches never end", stages, micro_batches);
@@ -110,7 +110,7 @@ static void check_bound(const stage *all, int stages, int micro_batches) {
     for (int s = 0; s < stages; s++) {
         ck_assert_int_le(all[s].most, stages - s);
         ck_assert_int_le(all[s].most,
-                         dlc_schedule_1f1b_max_in_flight(&all[s].schedule));
+                         dlc_work_order_max_in_flight(&all[s].schedule));
         ck_assert_int_eq(all[s].schedule.forward, micro_batches);
         ck_assert_int_eq(all[s].schedule.backward, micro_batches);
     }
@@ -137,7 +137,7 @@ TEST(equal_stages_are_idle_only_at_both_ends) {
                               took, (m + stages - 1) * each);
                 check_bound(all, stages, m);
                 double bubble = 1.0 - (double)all[0].busy / took;
-                ck_assert_double_eq_tol(bubble, dlc_schedule_1f1b_bubble(stages, m),
+                ck_assert_double_eq_tol(bubble, dlc_work_order_bubble(stages, m),
                                         1e-12);
             }
 }
@@ -162,37 +162,37 @@ TEST_EACH(unequal_stages_end, 4) {
 
 /* A stage that can do both runs backward, which frees memory. */
 TEST(backward_comes_first) {
-    dlc_schedule_1f1b schedule = {.stage = 0, .stages = 3, .micro_batches = 4};
-    ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 0, 1), DLC_SCHEDULE_WAIT);
-    ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 1), DLC_SCHEDULE_FORWARD);
-    dlc_schedule_1f1b_done(&schedule, DLC_SCHEDULE_FORWARD);
-    ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 1), DLC_SCHEDULE_BACKWARD);
-    ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 0), DLC_SCHEDULE_FORWARD);
-    dlc_schedule_1f1b_done(&schedule, DLC_SCHEDULE_FORWARD);
-    dlc_schedule_1f1b_done(&schedule, DLC_SCHEDULE_FORWARD);
-    ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 0), DLC_SCHEDULE_WAIT);
+    dlc_work_order schedule = {.stage = 0, .stages = 3, .micro_batches = 4};
+    ck_assert_int_eq(dlc_work_order_next(&schedule, 0, 1), DLC_WORK_WAIT);
+    ck_assert_int_eq(dlc_work_order_next(&schedule, 1, 1), DLC_WORK_FORWARD);
+    dlc_work_order_done(&schedule, DLC_WORK_FORWARD);
+    ck_assert_int_eq(dlc_work_order_next(&schedule, 1, 1), DLC_WORK_BACKWARD);
+    ck_assert_int_eq(dlc_work_order_next(&schedule, 1, 0), DLC_WORK_FORWARD);
+    dlc_work_order_done(&schedule, DLC_WORK_FORWARD);
+    dlc_work_order_done(&schedule, DLC_WORK_FORWARD);
+    ck_assert_int_eq(dlc_work_order_next(&schedule, 1, 0), DLC_WORK_WAIT);
     for (int i = 0; i < 3; i++)
-        dlc_schedule_1f1b_done(&schedule, DLC_SCHEDULE_BACKWARD);
-    ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 0), DLC_SCHEDULE_FORWARD);
-    dlc_schedule_1f1b_done(&schedule, DLC_SCHEDULE_FORWARD);
-    dlc_schedule_1f1b_done(&schedule, DLC_SCHEDULE_BACKWARD);
-    ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 1), DLC_SCHEDULE_DONE);
+        dlc_work_order_done(&schedule, DLC_WORK_BACKWARD);
+    ck_assert_int_eq(dlc_work_order_next(&schedule, 1, 0), DLC_WORK_FORWARD);
+    dlc_work_order_done(&schedule, DLC_WORK_FORWARD);
+    dlc_work_order_done(&schedule, DLC_WORK_BACKWARD);
+    ck_assert_int_eq(dlc_work_order_next(&schedule, 1, 1), DLC_WORK_DONE);
 }
 
 /* In a fixed order a stage waits for what is next, whatever else is there. */
 TEST(fixed_order) {
-    dlc_schedule_1f1b schedule = {
+    dlc_work_order schedule = {
         .stage = 1, .stages = 3, .micro_batches = 3, .fixed_order = 1};
-    static const dlc_schedule_step steps[] = {
-        DLC_SCHEDULE_FORWARD, DLC_SCHEDULE_FORWARD,  DLC_SCHEDULE_BACKWARD,
-        DLC_SCHEDULE_FORWARD, DLC_SCHEDULE_BACKWARD, DLC_SCHEDULE_BACKWARD,
+    static const dlc_work steps[] = {
+        DLC_WORK_FORWARD, DLC_WORK_FORWARD,  DLC_WORK_BACKWARD,
+        DLC_WORK_FORWARD, DLC_WORK_BACKWARD, DLC_WORK_BACKWARD,
     };
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        int is_forward = steps[i] == DLC_SCHEDULE_FORWARD;
-        ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, !is_forward, is_forward),
-                         DLC_SCHEDULE_WAIT);
-        ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 1), steps[i]);
-        dlc_schedule_1f1b_done(&schedule, steps[i]);
+        int is_forward = steps[i] == DLC_WORK_FORWARD;
+        ck_assert_int_eq(dlc_work_order_next(&schedule, !is_forward, is_forward),
+                         DLC_WORK_WAIT);
+        ck_assert_int_eq(dlc_work_order_next(&schedule, 1, 1), steps[i]);
+        dlc_work_order_done(&schedule, steps[i]);
     }
-    ck_assert_int_eq(dlc_schedule_1f1b_next(&schedule, 1, 1), DLC_SCHEDULE_DONE);
+    ck_assert_int_eq(dlc_work_order_next(&schedule, 1, 1), DLC_WORK_DONE);
 }

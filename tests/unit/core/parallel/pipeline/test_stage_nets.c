@@ -9,8 +9,8 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "parallel/pipeline/schedule_1f1b.h"
 #include "parallel/pipeline/stages.h"
+#include "plan/work_order.h"
 #include "support/plugins.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -53,7 +53,7 @@ typedef struct stage {
     dlc_stages stages;
     dlc_boundary_tensors boundary;
     dlc_net *net;
-    dlc_schedule_1f1b schedule;
+    dlc_work_order schedule;
     float *sum;
     void *in[BATCH][PORTS], *in_diff[BATCH][PORTS];
     void *out[BATCH][PORTS], *out_diff[BATCH][PORTS];
@@ -103,7 +103,7 @@ static void open_stage(const net_fixture *fixture, const dlc_net *outline,
         .rank = s,
         .stage = s,
         .first = first};
-    made->schedule = (dlc_schedule_1f1b){
+    made->schedule = (dlc_work_order){
         .stage = s, .stages = stages, .micro_batches = micro_batches};
     ok(dlc_boundary_tensors_find(&made->stages, fixture->graph, outline,
                                  DLC_PHASE_TRAIN, BATCH / micro_batches,
@@ -116,7 +116,7 @@ static void open_stage(const net_fixture *fixture, const dlc_net *outline,
     args.boundaries_out = made->boundary.outs;
     args.boundary_in = made->boundary.in;
     args.boundary_out = made->boundary.out;
-    args.micro_batch_buffers = dlc_schedule_1f1b_max_in_flight(&made->schedule);
+    args.micro_batch_buffers = dlc_work_order_max_in_flight(&made->schedule);
     ok(dlc_net_build(&args, &made->net));
     ok(dlc_net_allocate(made->net));
     made->sum = dlc_alloc(dlc_net_arenas(made->net)->count, sizeof(float));
@@ -163,14 +163,14 @@ static size_t bytes_of(const dlc_net_boundary *port) {
 }
 
 static void enter(stage *it, int32_t k, int64_t each) {
-    dlc_net_micro_batch pass = {
-        .buffers = k % dlc_schedule_1f1b_max_in_flight(&it->schedule),
-        .iteration = 3,
-        .sample = k * each,
-        .in = it->in[k],
-        .in_diff = it->in_diff[k],
-        .out = it->out[k],
-        .out_diff = it->out_diff[k]};
+    dlc_net_micro_batch pass = {.buffers = k %
+                                           dlc_work_order_max_in_flight(&it->schedule),
+                                .iteration = 3,
+                                .sample = k * each,
+                                .in = it->in[k],
+                                .in_diff = it->in_diff[k],
+                                .out = it->out[k],
+                                .out_diff = it->out_diff[k]};
     dlc_net_begin_micro_batch(it->net, &pass);
     ok(dlc_net_set_input(it->net, batch.data + k * each * CHANNELS * SIDE * SIDE,
                          batch.labels + k * each));
@@ -249,19 +249,18 @@ static double run(stage *all, int32_t stages, int32_t micro_batches) {
     for (int over = 0; over < stages;) {
         over = 0;
         for (int32_t s = 0; s < stages; s++) {
-            dlc_schedule_1f1b *schedule = &all[s].schedule;
+            dlc_work_order *schedule = &all[s].schedule;
             int can_forward = schedule->forward < micro_batches &&
                               has_inputs(all, s, schedule->forward);
             int can_backward = schedule->backward < schedule->forward &&
                                has_gradients(all, s, stages, schedule->backward);
-            dlc_schedule_step step = dlc_schedule_1f1b_next(schedule, can_forward,
-                                                            can_backward);
-            if (step == DLC_SCHEDULE_FORWARD)
+            dlc_work step = dlc_work_order_next(schedule, can_forward, can_backward);
+            if (step == DLC_WORK_FORWARD)
                 loss += forward(all, s, schedule->forward, each);
-            else if (step == DLC_SCHEDULE_BACKWARD)
+            else if (step == DLC_WORK_BACKWARD)
                 backward(all, s, stages, schedule->backward, each);
-            dlc_schedule_1f1b_done(schedule, step);
-            over += step == DLC_SCHEDULE_DONE;
+            dlc_work_order_done(schedule, step);
+            over += step == DLC_WORK_DONE;
         }
     }
     return loss;

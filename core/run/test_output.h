@@ -1,7 +1,7 @@
 /* The output that a test hands out (output.h): planned, opened and closed by the
  * session, read by core/train/evaluate.c. */
-#ifndef DLC_SESSION_TEST_OUTPUT_H
-#define DLC_SESSION_TEST_OUTPUT_H
+#ifndef DLC_RUN_TEST_OUTPUT_H
+#define DLC_RUN_TEST_OUTPUT_H
 
 #include "session/session.h"
 

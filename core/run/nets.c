@@ -1,10 +1,12 @@
 /* Derives the arguments of a session's nets, builds and allocates them. */
-#include "session/nets.h"
+#include "run/nets.h"
 
 #include <string.h>
 
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/tensor/tensor_parallel.h"
+#include "run/memory.h"
 #include "session/layout_check.h"
-#include "session/memory.h"
 #include "session/param_sets.h"
 
 static dlc_status note_activity(void *context, const char *phase, const char *layer) {
@@ -48,8 +50,10 @@ static dlc_status make_args(dlc_session *session, dlc_phase phase,
             args.step_at = &session->control.on_device->step;
         args.loss_scale_at = scale ? &scale->scale : NULL;
     }
-    DLC_EACH_AXIS(session, axis, shape_net)
-    axis->ops->shape_net(axis, &args);
+    if (session->pipeline)
+        dlc_pipeline_shape_net(session->pipeline, &args);
+    if (session->tensor)
+        dlc_tensor_parallel_shape_net(session->tensor, &args);
     DLC_TRY(dlc_setup_sample_fields(session->setup, data, phase, &args.fields));
     *made = args;
     return DLC_OK;

@@ -1,6 +1,6 @@
 /* Tensor parallelism in a session: which layers are split and how samples and channels
  * are assigned; their progress engines; padding of tests. */
-#include "parallel/tensor/axis.h"
+#include "parallel/tensor/tensor_parallel.h"
 
 #include <string.h>
 
@@ -120,10 +120,9 @@ static int has_open_schedule(const dlc_session *session) {
            strcmp(schedule_text(session), "auto") == 0;
 }
 
-static int needs_connection(const dlc_axis *axis) {
-    return axis->session->mesh.tensor > 1 &&
-           (count_layers(axis->session, DLC_PARALLEL_AUTO) > 0 ||
-            has_open_schedule(axis->session));
+int dlc_tensor_parallel_needs_connection(const dlc_session *session) {
+    return session->mesh.tensor > 1 &&
+           (count_layers(session, DLC_PARALLEL_AUTO) > 0 || has_open_schedule(session));
 }
 
 /* Lets the planner decide about layers with `parallel = auto`. */
@@ -132,7 +131,7 @@ static dlc_status choose_open(planning *p) {
     char *chosen = dlc_alloc((size_t)graph->layers, 1);
     if (!chosen)
         return DLC_ERR_NOMEM;
-    dlc_status status = dlc_tensor_parallel_plan(p, chosen);
+    dlc_status status = dlc_tensor_parallel_choose_layers(p, chosen);
     if (status == DLC_OK)
         memcpy(p->tensor->layers, chosen, (size_t)graph->layers);
     dlc_free(chosen);
@@ -207,34 +206,38 @@ static dlc_status choose(dlc_session *session, dlc_tensor_parallel *tensor) {
     return status;
 }
 
-static dlc_status plan(dlc_axis *axis) {
-    dlc_session *session = axis->session;
+dlc_status dlc_tensor_parallel_plan(dlc_session *session) {
     if (session->mesh.tensor == 1 ||
         (!is_demanded(session) && !has_open_layers(session)))
         return DLC_OK;
     dlc_tensor_parallel *tensor = dlc_alloc(1, sizeof *tensor);
     if (!tensor)
         return DLC_ERR_NOMEM;
-    axis->state = tensor; /* freed when the axis is closed */
+    session->tensor = tensor; /* freed when the session is closed */
+    tensor->session = session;
     tensor->layers = dlc_alloc((size_t)session->setup->graph->layers, 1);
     if (!tensor->layers)
         return DLC_ERR_NOMEM;
     DLC_TRY(choose(session, tensor));
-    axis->in_use = tensor->count > 0;
-    if (!axis->in_use)
-        session->mesh.tensor = 1;
+    if (tensor->count > 0) {
+        session->rules_out |= DLC_ALLOW_REBALANCE;
+        return DLC_OK;
+    }
+    dlc_tensor_parallel_close(tensor);
+    session->tensor = NULL;
+    session->mesh.tensor = 1;
     return DLC_OK;
 }
 
-static dlc_status divide(dlc_axis *axis) {
-    return assign_samples(axis->session, axis->state);
+dlc_status dlc_tensor_parallel_divide(dlc_tensor_parallel *tensor) {
+    return assign_samples(tensor->session, tensor);
 }
 
-static void shape_net(const dlc_axis *axis, dlc_net_args *args) {
-    const dlc_tensor_parallel *tensor = axis->state;
+void dlc_tensor_parallel_shape_net(const dlc_tensor_parallel *tensor,
+                                   dlc_net_args *args) {
     args->tensor_parallel = args->phase == DLC_PHASE_TRAIN ? &tensor->train
                                                            : &tensor->test;
-    args->shared[DLC_PARAMS_ROWS] = dlc_mesh_data(&axis->session->mesh) > 1;
+    args->shared[DLC_PARAMS_ROWS] = dlc_mesh_data(&tensor->session->mesh) > 1;
 }
 
 /* ---- Opening --------------------------------------------------------------------- */
@@ -270,10 +273,9 @@ static dlc_status connect_replicas(dlc_session *session, const dlc_comm_args *ho
     return dlc_process_group_finish(&tensor->replicas);
 }
 
-static dlc_status connect(dlc_axis *axis) {
-    dlc_session *session = axis->session;
+dlc_status dlc_tensor_parallel_connect(dlc_tensor_parallel *tensor) {
+    dlc_session *session = tensor->session;
     const dlc_comm_args *how = &session->connection.how;
-    dlc_tensor_parallel *tensor = axis->state;
     DLC_TRY(dlc_process_group_open(session->job,
                                    dlc_mesh_tensor_group(&session->mesh, session->rank),
                                    &tensor->group));
@@ -289,16 +291,16 @@ static dlc_status connect(dlc_axis *axis) {
 }
 
 /* With pipeline stages the shards are open already. */
-static dlc_status open(dlc_axis *axis) {
-    const dlc_tensor_parallel *tensor = axis->state;
+dlc_status dlc_tensor_parallel_open(dlc_tensor_parallel *tensor) {
     return dlc_param_shards_open(
-        axis->session, tensor->world_engine ? tensor->world_engine : tensor->engine);
+        tensor->session, tensor->world_engine ? tensor->world_engine : tensor->engine);
 }
 
 /* Split layers need all ranks in every pass of a test: each makes as many as the rank
  * with the most batches. */
-static dlc_status count_test_passes(dlc_axis *axis, int64_t *passes) {
-    const dlc_session *session = axis->session;
+dlc_status dlc_tensor_parallel_count_test_passes(const dlc_tensor_parallel *tensor,
+                                                 int64_t *passes) {
+    const dlc_session *session = tensor->session;
     int64_t *all = dlc_alloc((size_t)session->ranks, sizeof *all);
     if (!all)
         return DLC_ERR_NOMEM;
@@ -309,33 +311,27 @@ static dlc_status count_test_passes(dlc_axis *axis, int64_t *passes) {
     return status;
 }
 
-static double waited(const dlc_axis *axis) {
-    const dlc_tensor_parallel *tensor = axis->state;
+double dlc_tensor_parallel_waited(const dlc_tensor_parallel *tensor) {
     return dlc_progress_engine_waited(tensor->engine) +
            dlc_progress_engine_waited(tensor->chunk_engine) +
            dlc_progress_engine_waited(tensor->world_engine);
 }
 
-/* ---- Reporting ----------------------------------------------------------------- */
-
 /* A layer that is split processes the samples of all ranks of the group. */
-static void part(const dlc_axis *axis, dlc_rank_part *part) {
-    const dlc_session *session = axis->session;
-    const dlc_tensor_parallel *tensor = axis->state;
+void dlc_tensor_parallel_find_part(const dlc_tensor_parallel *tensor,
+                                   dlc_rank_part *part) {
+    const dlc_session *session = tensor->session;
+    part->is_divided = 1;
     part->ranks = 1;
     part->samples = tensor->first[session->mesh.tensor];
     part->is_counted = session->rank >
                        dlc_mesh_stage_group(&session->mesh, session->rank).first;
-    if (part->text)
-        dlc_text_add(part->text, "%sa slice of each tensor-parallel layer's channels",
-                     part->text->length ? ", " : "");
 }
 
 /* ---- Closing ------------------------------------------------------------------- */
 
-static void disconnect(dlc_axis *axis) {
-    dlc_tensor_parallel *tensor = axis->state;
-    dlc_param_shards_close(axis->session);
+void dlc_tensor_parallel_disconnect(dlc_tensor_parallel *tensor) {
+    dlc_param_shards_close(tensor->session);
     dlc_progress_engine_close(tensor->chunk_engine);
     dlc_progress_engine_close(tensor->engine);
     dlc_progress_engine_close(tensor->world_engine);
@@ -346,8 +342,7 @@ static void disconnect(dlc_axis *axis) {
     dlc_process_group_close(&tensor->group);
 }
 
-static void close(dlc_axis *axis) {
-    dlc_tensor_parallel *tensor = axis->state;
+void dlc_tensor_parallel_close(dlc_tensor_parallel *tensor) {
     if (!tensor)
         return;
     dlc_free(tensor->layers);
@@ -356,19 +351,3 @@ static void close(dlc_axis *axis) {
     dlc_free(tensor->test_first);
     dlc_free(tensor);
 }
-
-const dlc_axis_ops dlc_tensor_parallel_axis = {
-    .name = "tensor",
-    .rules_out = DLC_ALLOW_REBALANCE,
-    .capture_obstacle = "tensor-parallel layers exchange activations",
-    .needs_connection = needs_connection,
-    .plan = plan,
-    .divide = divide,
-    .shape_net = shape_net,
-    .connect = connect,
-    .open = open,
-    .count_test_passes = count_test_passes,
-    .waited = waited,
-    .part = part,
-    .disconnect = disconnect,
-    .close = close};

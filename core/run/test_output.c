@@ -1,10 +1,10 @@
 /* Plans, opens and reads the output that a test hands out. */
-#include "session/test_output.h"
+#include "run/test_output.h"
 
 #include "base/memory.h"
 #include "net/graph.h"
 #include "plugin/device_objects.h"
-#include "session/nets.h"
+#include "run/nets.h"
 
 /* Asks an outline of the test net. */
 dlc_status dlc_test_output_plan(dlc_session *session) {

@@ -1,7 +1,7 @@
 /* Opens the feeds of a session, configured by its device, its part of the batch and the
  * data sections. Called by the session. */
-#ifndef DLC_SESSION_FEEDS_H
-#define DLC_SESSION_FEEDS_H
+#ifndef DLC_RUN_FEEDS_H
+#define DLC_RUN_FEEDS_H
 
 #include "session/session.h"
 

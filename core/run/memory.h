@@ -2,8 +2,8 @@
  * ranks of a machine compared to what the machine has. Used by `dlcore check`, `plan`
  * and `train`.
  */
-#ifndef DLC_SESSION_MEMORY_H
-#define DLC_SESSION_MEMORY_H
+#ifndef DLC_RUN_MEMORY_H
+#define DLC_RUN_MEMORY_H
 
 #include "session/session.h"
 

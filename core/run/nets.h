@@ -1,7 +1,7 @@
 /* Builds the nets of a session: planned only (`dlcore check`), or allocated, with the
  * same parameter layout on all ranks. Called by the session. */
-#ifndef DLC_SESSION_NETS_H
-#define DLC_SESSION_NETS_H
+#ifndef DLC_RUN_NETS_H
+#define DLC_RUN_NETS_H
 
 #include "session/session.h"
 

@@ -1,22 +1,24 @@
 /* Opens and closes a session's parts in the order in which they depend on each other,
  * and reopens them when the batch is split anew. */
-#include "session/session.h"
-
-#include <inttypes.h>
-#include <time.h>
+#include "run/run.h"
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/rebalance/rebalance.h"
+#include "parallel/rebalance/throughput.h"
+#include "parallel/staleness/staleness.h"
+#include "parallel/tensor/tensor_parallel.h"
 #include "plugin/answers.h"
 #include "plugin/device_objects.h"
+#include "run/feeds.h"
+#include "run/nets.h"
+#include "run/test_output.h"
 #include "session/ema.h"
-#include "session/feeds.h"
 #include "session/loss_scale.h"
 #include "session/model.h"
 #include "session/model_norms.h"
-#include "session/nets.h"
 #include "session/param_sets.h"
-#include "session/test_output.h"
 
 /* ---- Device and batch -------------------------------------------------------- */
 
@@ -104,66 +106,69 @@ static dlc_status open_replicas(dlc_session *session) {
     return DLC_OK;
 }
 
-/* ---- Axes -------------------------------------------------------------------- */
-
-static dlc_status take_axes(const dlc_axis_ops *const *axes, dlc_session *session) {
-    int32_t count = 0;
-    while (axes && axes[count])
-        count++;
-    session->axis = dlc_alloc((size_t)count, sizeof *session->axis);
-    if (!session->axis)
-        return DLC_ERR_NOMEM;
-    for (int32_t i = 0; axes && i < count; i++)
-        session->axis[i] = (dlc_axis){.ops = axes[i], .session = session};
-    session->axes = count;
-    return DLC_OK;
-}
+/* ---- How the work is divided ------------------------------------------------- */
 
 int dlc_session_measures(const dlc_session *session) {
-    int need = 0;
-    for (int32_t i = 0; i < session->axes; i++)
-        if (session->axis[i].ops->needs_connection)
-            need |= session->axis[i].ops->needs_connection(&session->axis[i]);
-    return need;
+    return dlc_pipeline_needs_connection(session) ||
+           dlc_tensor_parallel_needs_connection(session);
 }
 
-static dlc_status check_axes(const dlc_session *session) {
-    for (int32_t i = 0; i < session->axes; i++)
-        if (session->axis[i].ops->check)
-            DLC_TRY(session->axis[i].ops->check(&session->axis[i]));
-    return DLC_OK;
+double dlc_session_waited(const dlc_session *session) {
+    return (session->pipeline ? dlc_pipeline_waited(session->pipeline) : 0) +
+           (session->tensor ? dlc_tensor_parallel_waited(session->tensor) : 0);
 }
 
-static dlc_status plan_axes(dlc_session *session) {
-    for (int32_t i = 0; i < session->axes; i++)
-        if (session->axis[i].ops->plan)
-            DLC_TRY(session->axis[i].ops->plan(&session->axis[i]));
-    return DLC_OK;
+static void find_part(dlc_session *session) {
+    session->part = (dlc_rank_part){.ranks = session->ranks,
+                                    .samples = session->local_batch};
+    if (session->pipeline)
+        dlc_pipeline_find_part(session->pipeline, &session->part);
+    if (session->tensor)
+        dlc_tensor_parallel_find_part(session->tensor, &session->part);
 }
 
-static dlc_status connect_axes(dlc_session *session) {
-    DLC_EACH_AXIS(session, axis, connect)
-    DLC_TRY(axis->ops->connect(axis));
-    return DLC_OK;
+void dlc_session_describe_part(const dlc_session *session, dlc_text *text,
+                               dlc_json *json) {
+    if (session->pipeline)
+        dlc_pipeline_describe(session->pipeline, text, json);
+    if (session->tensor && text)
+        dlc_text_add(text, "%sa slice of each tensor-parallel layer's channels",
+                     text->length ? ", " : "");
 }
 
-static dlc_status open_axes(dlc_session *session) {
-    DLC_EACH_AXIS(session, axis, open)
-    DLC_TRY(axis->ops->open(axis));
-    return DLC_OK;
+/* Each sees what those before it have decided. */
+static dlc_status plan_parallel(dlc_session *session) {
+    DLC_TRY(dlc_pipeline_plan(session));
+    DLC_TRY(dlc_tensor_parallel_plan(session));
+    DLC_TRY(dlc_rebalance_plan(session));
+    DLC_TRY(dlc_staleness_plan(session));
+    return dlc_session_count_iterations(session); /* ranks may have other samples now */
 }
 
-static void disconnect_axes(dlc_session *session) {
-    for (int32_t i = session->axes; i-- > 0;)
-        if (session->axis[i].in_use && session->axis[i].ops->disconnect)
-            session->axis[i].ops->disconnect(&session->axis[i]);
+static dlc_status connect_parallel(dlc_session *session) {
+    if (session->pipeline)
+        DLC_TRY(dlc_pipeline_connect(session->pipeline));
+    return session->tensor ? dlc_tensor_parallel_connect(session->tensor) : DLC_OK;
 }
 
-static void close_axes(dlc_session *session) {
-    for (int32_t i = session->axes; i-- > 0;)
-        if (session->axis[i].ops->close)
-            session->axis[i].ops->close(&session->axis[i]);
-    dlc_free(session->axis);
+static dlc_status open_parallel(dlc_session *session) {
+    if (session->pipeline)
+        DLC_TRY(dlc_pipeline_open(session->pipeline));
+    return session->tensor ? dlc_tensor_parallel_open(session->tensor) : DLC_OK;
+}
+
+static void disconnect_parallel(dlc_session *session) {
+    if (session->tensor)
+        dlc_tensor_parallel_disconnect(session->tensor);
+    if (session->pipeline)
+        dlc_pipeline_disconnect(session->pipeline);
+}
+
+static void close_parallel(dlc_session *session) {
+    dlc_staleness_close(session->staleness);
+    dlc_free(session->rebalance);
+    dlc_tensor_parallel_close(session->tensor);
+    dlc_pipeline_close(session->pipeline);
 }
 
 /* ---- Opening ----------------------------------------------------------------- */
@@ -208,9 +213,7 @@ static dlc_status begin_stage(const dlc_session *session, const char *what) {
 }
 
 /* The first part of opening, for training and for a plan. */
-static dlc_status open_device_and_solver(const dlc_axis_ops *const *axes,
-                                         dlc_session *session) {
-    DLC_TRY(take_axes(axes, session));
+static dlc_status open_device_and_solver(dlc_session *session) {
     DLC_TRY(dlc_setup_make_mesh(session->setup, session->ranks, &session->mesh));
     DLC_TRY(open_device(session));
     DLC_TRY(dlc_session_ask_solver(session));
@@ -220,45 +223,53 @@ static dlc_status open_device_and_solver(const dlc_axis_ops *const *axes,
 
 /* Decides how the work is divided. */
 static dlc_status plan(dlc_session *session) {
-    DLC_TRY(check_axes(session));
+    DLC_TRY(dlc_staleness_check(session));
     if (!session->is_plan && dlc_session_measures(session))
         DLC_TRY(aside(session, open_connection));
-    DLC_TRY(plan_axes(session));
-    return dlc_session_count_iterations(session); /* ranks may have other samples now */
+    return plan_parallel(session);
 }
 
-static void plan_layer_group(dlc_session *session) {
+/* What the nets of this rank are, before they are built. */
+static void plan_nets(dlc_session *session) {
+    find_part(session);
     dlc_layer_group_plan(session->rank, session->ranks, &session->layer_group);
-    DLC_EACH_AXIS(session, axis, shape_group)
-    axis->ops->shape_group(axis, &session->layer_group);
+    if (session->pipeline)
+        dlc_pipeline_shape_group(session->pipeline, &session->layer_group);
 }
 
 /* Opens what a plan shows; no tensor memory is allocated. */
-static dlc_status open_plan(const dlc_axis_ops *const *axes, dlc_session *session) {
-    DLC_TRY(open_device_and_solver(axes, session));
-    DLC_TRY(session->ranks > 1 ? plan(session) : check_axes(session));
-    plan_layer_group(session);
+static dlc_status open_plan(dlc_session *session) {
+    DLC_TRY(open_device_and_solver(session));
+    DLC_TRY(session->ranks > 1 ? plan(session) : dlc_staleness_check(session));
+    plan_nets(session);
     return dlc_nets_build(session);
 }
 
+/* Builds a training net, times it on all ranks, and splits the batch by that. */
 static dlc_status measure_batch_split(dlc_session *session) {
-    DLC_EACH_AXIS(session, axis, split_batch) {
-        int is_split = 0;
-        DLC_TRY(axis->ops->split_batch(axis, &is_split));
-        if (is_split)
-            find_local_batch(session);
-    }
-    return DLC_OK;
+    dlc_net *net = NULL;
+    dlc_status status = DLC_OK;
+    if (!session->rebalance || !dlc_rebalance_measures_first(session->rebalance))
+        return DLC_OK;
+    if (session->local_batch > 0)
+        status = dlc_nets_build_train(session, &net);
+    if (status == DLC_OK && net)
+        status = dlc_net_allocate(net);
+    if (status == DLC_OK)
+        status = dlc_throughput_measure(session, net, session->local_batch);
+    dlc_net_free(net);
+    if (status == DLC_OK)
+        find_local_batch(session);
+    return status;
 }
 
-/* Once the axes are connected: they may have messages of their own, which must move on
- * meanwhile. */
+/* Once a pipeline's stages are connected: their messages must move on meanwhile. */
 static dlc_status open_layer_group(dlc_session *session) {
     dlc_session_layer_group *group = &session->layer_group;
     if (!dlc_net_collective_layer(session->net))
         return DLC_OK;
-    DLC_EACH_AXIS(session, axis, shape_group)
-    axis->ops->shape_group(axis, group);
+    if (session->pipeline)
+        dlc_pipeline_shape_group(session->pipeline, group);
     const dlc_layer_group_args args = {
         .how = &session->connection.how,
         .rank_info = dlc_job_rank_info(session->job, group->first),
@@ -271,25 +282,25 @@ static dlc_status open_layer_group(dlc_session *session) {
 
 /* Opens everything that depends on how the batch is split. */
 static dlc_status open_work(dlc_session *session) {
-    plan_layer_group(session);
+    plan_nets(session);
     DLC_TRY(begin_stage(session, "building the net"));
     DLC_TRY(dlc_nets_open(session));
     DLC_TRY(begin_stage(session, session->ranks > 1 ? "connecting the ranks"
                                                     : "reading the first samples"));
     DLC_TRY(aside(session, dlc_feeds_open)); /* they start to read ahead */
     DLC_TRY(aside(session, open_connection));
-    DLC_TRY(aside(session, connect_axes));
+    DLC_TRY(aside(session, connect_parallel));
     DLC_TRY(aside(session, open_replicas));
     DLC_TRY(aside(session, open_layer_group));
     DLC_TRY(aside(session, dlc_param_sets_open_exchange));
     DLC_TRY(dlc_param_sets_open_slots(session));
     dlc_session_ema_open(session);
-    return open_axes(session);
+    return open_parallel(session);
 }
 
-static dlc_status open_train(const dlc_axis_ops *const *axes, dlc_session *session) {
+static dlc_status open_train(dlc_session *session) {
     dlc_job_activity(session->job, DLC_SETUP, NULL, 0);
-    DLC_TRY(open_device_and_solver(axes, session));
+    DLC_TRY(open_device_and_solver(session));
     DLC_TRY(plan(session));
     DLC_TRY(open_control(session));
     DLC_TRY(open_loss_scale(session));
@@ -298,8 +309,8 @@ static dlc_status open_train(const dlc_axis_ops *const *axes, dlc_session *sessi
 }
 
 dlc_status dlc_session_start(dlc_session *session) {
-    DLC_EACH_AXIS(session, axis, start)
-    DLC_TRY(axis->ops->start(axis));
+    if (session->staleness)
+        dlc_staleness_start(session->staleness);
     DLC_TRY(dlc_model_norms_open(session));
     DLC_TRY(dlc_session_set_schedule(session));
     return aside(session, dlc_param_sets_open_models);
@@ -316,13 +327,6 @@ static dlc_status open_test(dlc_session *session) {
     return aside(session, open_connection);
 }
 
-dlc_status dlc_session_explain(const dlc_session *session, dlc_status status) {
-    return status == DLC_ERR_DEVICE && session->device_ops
-               ? dlc_answer_explain(session->device_ops, "a copy, kernel or event",
-                                    status)
-               : status;
-}
-
 static dlc_status ended(dlc_status status, dlc_session *session) {
     status = dlc_session_explain(session, status);
     if (status != DLC_OK)
@@ -330,10 +334,9 @@ static dlc_status ended(dlc_status status, dlc_session *session) {
     return status;
 }
 
-dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job,
-                            const dlc_axis_ops *const *axes, dlc_session *session) {
+dlc_status dlc_session_open(dlc_setup *setup, dlc_job *job, dlc_session *session) {
     DLC_TRY(begin_as_rank(setup, job, session));
-    return ended(open_train(axes, session), session);
+    return ended(open_train(session), session);
 }
 
 /* Drops proportions: the session has one rank, or splits its samples differently. */
@@ -351,49 +354,16 @@ dlc_status dlc_session_open_test(dlc_setup *setup, dlc_job *job,
     return ended(open_test(session), session);
 }
 
-dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job,
-                                 const dlc_axis_ops *const *axes, int32_t rank,
+dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, int32_t rank,
                                  int32_t ranks, dlc_session *session) {
     if (ranks == 1)
         split_equally(setup);
     DLC_TRY(begin(setup, job, rank, ranks, session));
     session->is_plan = 1;
-    return ended(open_plan(axes, session), session);
+    return ended(open_plan(session), session);
 }
 
 /* ---- Closing ----------------------------------------------------------------- */
-
-/* Time between polls of a queue that may be waiting for a peer. */
-#define POLL_INTERVAL_NS 20000
-
-static void poll_peers(const dlc_session *session) {
-    DLC_EACH_PARAM_SET(session, set)
-    if (set->exchanger && dlc_exchanger_is_stream_ordered(set->exchanger))
-        (void)dlc_comm_poll(set->comm);
-    (void)dlc_layer_group_poll(&session->layer_group);
-}
-
-/* Transports abandon work that waits for a dead peer only when polled, so they are
- * polled meanwhile. */
-void dlc_session_drain(const dlc_session *session) {
-    const struct timespec pause = {.tv_nsec = POLL_INTERVAL_NS};
-    dlc_event *idle = NULL;
-    int done = 0;
-    if (!session->queue)
-        return;
-    const dlc_device_queue_ops *queues = session->device_ops->queues;
-    /* The detail sentence of an error is kept. */
-    if (queues->event_open(session->device, &idle) != DLC_OK || !idle)
-        return;
-    dlc_status status = queues->event_record(session->device, session->queue, idle);
-    while (status == DLC_OK && !done) {
-        poll_peers(session);
-        status = queues->event_done(session->device, idle, &done);
-        if (status == DLC_OK && !done)
-            (void)nanosleep(&pause, NULL);
-    }
-    queues->event_close(session->device, idle);
-}
 
 /* Closes what open_work and dlc_session_start have opened. */
 static void close_work(dlc_session *session) {
@@ -404,7 +374,7 @@ static void close_work(dlc_session *session) {
     dlc_layer_group_close(
         &session->layer_group); /* before the exchanger waits for the queue */
     dlc_param_sets_close_exchange(session);
-    disconnect_axes(session);
+    disconnect_parallel(session);
     dlc_model_norms_close(session);
     dlc_connection_close(&session->connection);
     dlc_test_output_close(session);
@@ -420,8 +390,11 @@ static dlc_session remaining(const dlc_session *from) {
                          .rank = from->rank,
                          .ranks = from->ranks,
                          .mesh = from->mesh,
-                         .axis = from->axis,
-                         .axes = from->axes,
+                         .pipeline = from->pipeline,
+                         .tensor = from->tensor,
+                         .rebalance = from->rebalance,
+                         .staleness = from->staleness,
+                         .rules_out = from->rules_out,
                          .device_ops = from->device_ops,
                          .device = from->device,
                          .queue = from->queue,
@@ -439,16 +412,18 @@ static dlc_session remaining(const dlc_session *from) {
                          .resumed_schedule = from->resumed_schedule};
 }
 
-dlc_status dlc_session_reopen(dlc_session *session) {
+dlc_status dlc_session_reopen_work(dlc_session *session) {
     dlc_exchange_stats last = dlc_param_sets_exchanged(session);
     dlc_exchange_stats_add(&last, &session->exchanged);
-    DLC_EACH_AXIS(session, axis, keep)
-    DLC_TRY(axis->ops->keep(axis));
+    if (session->staleness)
+        DLC_TRY(dlc_staleness_keep(session->staleness));
     close_work(session);
     *session = remaining(session);
     find_local_batch(session);
-    DLC_EACH_AXIS(session, axis, divide)
-    DLC_TRY(axis->ops->divide(axis));
+    if (session->pipeline)
+        DLC_TRY(dlc_pipeline_divide(session->pipeline));
+    if (session->tensor)
+        DLC_TRY(dlc_tensor_parallel_divide(session->tensor));
     return open_work(session);
 }
 
@@ -456,7 +431,7 @@ void dlc_session_close(dlc_session *session) {
     /* What is cancelled here sets a detail sentence; the one before it is the cause. */
     char *cause = dlc_strdup(dlc_detail());
     close_work(session);
-    close_axes(session);
+    close_parallel(session);
     dlc_control_close(&session->control);
     dlc_device_free(session->device_ops, session->device, &session->loss_scale);
     if (session->queue)
@@ -467,21 +442,4 @@ void dlc_session_close(dlc_session *session) {
     if (cause)
         (void)dlc_fail(DLC_OK, "%s", cause);
     dlc_free(cause);
-}
-
-dlc_status dlc_session_wait(const dlc_session *session, dlc_event *event) {
-    const dlc_device_ops *ops = session->device_ops;
-    const struct timespec pause = {.tv_nsec = POLL_INTERVAL_NS};
-    int done = 0;
-
-    if (!dlc_param_sets_are_stream_ordered(session))
-        return ops->queues->event_sync(session->device, event);
-    for (;;) {
-        DLC_TRY(ops->queues->event_done(session->device, event, &done));
-        if (done)
-            return DLC_OK;
-        DLC_TRY(dlc_param_sets_poll(session));
-        DLC_TRY(dlc_layer_group_poll(&session->layer_group));
-        (void)nanosleep(&pause, NULL);
-    }
 }

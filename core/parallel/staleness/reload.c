@@ -1,13 +1,12 @@
 /* Reads [consistency] on rank 0, sends the settings to all ranks and hands them to
  * the consistency model. */
-#include "parallel/consistency/reload.h"
+#include "parallel/staleness/staleness.h"
 
 #include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "plugin/answers.h"
-#include "session/session.h"
 
 /* ---- Reading ----------------------------------------------------------------- */
 
@@ -172,8 +171,7 @@ static dlc_status apply(dlc_session *session, dlc_settings *settings) {
     return DLC_OK;
 }
 
-dlc_status dlc_consistency_reload(dlc_axis *axis) {
-    dlc_session *session = axis->session;
+dlc_status dlc_consistency_reload(dlc_session *session) {
     dlc_settings *settings = NULL;
 
     if (!DLC_CAN(session->consistency_ops, configure)) {

@@ -1,4 +1,5 @@
-/* The 1F1B schedule: which pass of which micro-batch a stage runs next.
+/* The order of work in a pipeline, 1F1B: forward or backward of which micro-batch a
+ * stage runs next. The jobs follow it, and the planner simulates it.
  *
  * One forward, one backward (Narayanan et al. 2019, "PipeDream", 3.2; with a flush at
  * the end of each iteration, Narayanan et al. 2021, "Memory-efficient pipeline-parallel
@@ -15,38 +16,38 @@
  *
  * Micro-batches run forward, and backward, in the order of their numbers, so gradients
  * are accumulated in a fixed order whatever arrives first. */
-#ifndef DLC_PARALLEL_PIPELINE_SCHEDULE_1F1B_H
-#define DLC_PARALLEL_PIPELINE_SCHEDULE_1F1B_H
+#ifndef DLC_PLAN_WORK_ORDER_H
+#define DLC_PLAN_WORK_ORDER_H
 
 #include <stdint.h>
 
-typedef enum dlc_schedule_step {
-    DLC_SCHEDULE_WAIT, /* nothing is ready */
-    DLC_SCHEDULE_FORWARD,
-    DLC_SCHEDULE_BACKWARD,
-    DLC_SCHEDULE_DONE, /* all micro-batches are done */
-} dlc_schedule_step;
+typedef enum dlc_work {
+    DLC_WORK_WAIT, /* nothing is ready */
+    DLC_WORK_FORWARD,
+    DLC_WORK_BACKWARD,
+    DLC_WORK_DONE, /* all micro-batches are done */
+} dlc_work;
 
-typedef struct dlc_schedule_1f1b {
+typedef struct dlc_work_order {
     int32_t stage, stages, micro_batches;
     int fixed_order; /* the order of steps must not depend on what arrives first */
     int32_t forward,
         backward; /* the next micro-batch of each direction; start with 0 */
-} dlc_schedule_1f1b;
+} dlc_work_order;
 
 /* How many micro-batches may be in flight in this stage. */
-int32_t dlc_schedule_1f1b_max_in_flight(const dlc_schedule_1f1b *schedule);
+int32_t dlc_work_order_max_in_flight(const dlc_work_order *order);
 /* How many are in flight now. */
-int32_t dlc_schedule_1f1b_in_flight(const dlc_schedule_1f1b *schedule);
+int32_t dlc_work_order_in_flight(const dlc_work_order *order);
 
 /* The next step. `can_forward`, `can_backward`: are the inputs, or the gradients, of
  * the next micro-batch there? */
-dlc_schedule_step dlc_schedule_1f1b_next(const dlc_schedule_1f1b *schedule,
-                                         int can_forward, int can_backward);
+dlc_work dlc_work_order_next(const dlc_work_order *order, int can_forward,
+                             int can_backward);
 /* Records that a step was done. */
-void dlc_schedule_1f1b_done(dlc_schedule_1f1b *schedule, dlc_schedule_step step);
+void dlc_work_order_done(dlc_work_order *order, dlc_work work);
 
 /* The fraction of the time that equal stages are idle. */
-double dlc_schedule_1f1b_bubble(int32_t stages, int32_t micro_batches);
+double dlc_work_order_bubble(int32_t stages, int32_t micro_batches);
 
 #endif

@@ -1,7 +1,8 @@
 /* Derives the arguments of a session's feeds, and opens them. */
-#include "session/feeds.h"
-#include "session/loss_shares.h"
+#include "run/feeds.h"
 
+#include "parallel/pipeline/pipeline.h"
+#include "session/loss_shares.h"
 #include "setup/data_source.h"
 
 /* Threads that convert samples. With a GPU the CPU cores are idle; more threads than
@@ -48,8 +49,8 @@ static dlc_feed_args feed_args(const dlc_session *session, dlc_phase phase) {
         args.offset = session->local_offset;
         args.ahead = dlc_loss_shares_ahead(session);
     }
-    DLC_EACH_AXIS(session, axis, shape_feed)
-    axis->ops->shape_feed(axis, &args);
+    if (session->pipeline)
+        dlc_pipeline_shape_feed(session->pipeline, &args);
     return args;
 }
 
@@ -58,12 +59,8 @@ static dlc_status open_feed(dlc_session *session, dlc_phase phase, dlc_feed **fe
     return dlc_feed_open(&args, feed);
 }
 
-/* Does this rank's part of the net read the batch at all? */
 static int reads_batch(const dlc_session *session, dlc_phase phase) {
-    int reads = 1;
-    DLC_EACH_AXIS(session, axis, reads_batch)
-    reads &= axis->ops->reads_batch(axis, phase);
-    return reads;
+    return !session->pipeline || dlc_pipeline_reads_batch(session->pipeline, phase);
 }
 
 dlc_status dlc_feeds_open(dlc_session *session) {

@@ -1,6 +1,6 @@
 /* Adds up the planned memory of a rank and of the ranks of a machine, and refuses what
  * does not fit. */
-#include "session/memory.h"
+#include "run/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,9 +8,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/upload.h"
+#include "parallel/pipeline/pipeline.h"
 #include "plugin/device_objects.h"
+#include "run/feeds.h"
+#include "run/run.h"
 #include "session/cluster_costs.h"
-#include "session/feeds.h"
 #include "session/model.h"
 #include "session/scratch.h"
 #include "topology/quota.h"
@@ -108,8 +110,8 @@ dlc_status dlc_session_memory_plan(const dlc_session *session,
     }
     made.train_batch = train.activations + feed + made.uploads;
     made.test_batch = test.activations + test_feed;
-    DLC_EACH_AXIS(session, axis, add_memory)
-    axis->ops->add_memory(axis, &made);
+    if (session->pipeline)
+        made.activations += dlc_pipeline_bytes(session->pipeline);
     made.peak = peak_of(session, &made);
     *memory = made;
     return DLC_OK;
