@@ -47,8 +47,7 @@ static int longer(dlc_random *random, int jitter) {
 static void end_step(stage *all, int s, int stages, int now,
                      const step_durations *durations, dlc_random *random) {
     dlc_work_order *schedule = &all[s].schedule;
-    int k = all[s].step == DLC_WORK_FORWARD ? schedule->forward
-                                                : schedule->backward;
+    int k = all[s].step == DLC_WORK_FORWARD ? schedule->forward : schedule->backward;
     int there = now + durations->message + longer(random, durations->jitter);
     if (all[s].step == DLC_WORK_FORWARD && s == stages - 1)
         all[s].gradients_at[k] = now;
@@ -72,7 +71,7 @@ static void begin_step(stage *it, int s, int now, const step_durations *duration
     it->step = dlc_work_order_next(schedule, can_forward, can_backward);
     int takes = it->step == DLC_WORK_FORWARD    ? durations->forward[s]
                 : it->step == DLC_WORK_BACKWARD ? durations->backward[s]
-                                                    : 0;
+                                                : 0;
     takes += takes ? longer(random, durations->jitter) : 0;
     it->until = now + takes;
     it->busy += takes;
@@ -91,15 +90,13 @@ static int simulate(stage *all, int stages, int micro_batches,
     begin(all, stages, micro_batches);
     for (int now = 0; now < 100000; now++) {
         for (int s = 0; s < stages; s++)
-            if ((all[s].step == DLC_WORK_FORWARD ||
-                 all[s].step == DLC_WORK_BACKWARD) &&
+            if ((all[s].step == DLC_WORK_FORWARD || all[s].step == DLC_WORK_BACKWARD) &&
                 all[s].until == now)
                 end_step(all, s, stages, now, durations, random);
         if (is_over(all, stages))
             return now;
         for (int s = 0; s < stages; s++)
-            if (all[s].step != DLC_WORK_FORWARD &&
-                all[s].step != DLC_WORK_BACKWARD)
+            if (all[s].step != DLC_WORK_FORWARD && all[s].step != DLC_WORK_BACKWARD)
                 begin_step(&all[s], s, now, durations, random);
     }
     ck_abort_msg("%d stages and %d micro-batches never end", stages, micro_batches);
@@ -109,8 +106,7 @@ static int simulate(stage *all, int stages, int micro_batches,
 static void check_bound(const stage *all, int stages, int micro_batches) {
     for (int s = 0; s < stages; s++) {
         ck_assert_int_le(all[s].most, stages - s);
-        ck_assert_int_le(all[s].most,
-                         dlc_work_order_max_in_flight(&all[s].schedule));
+        ck_assert_int_le(all[s].most, dlc_work_order_max_in_flight(&all[s].schedule));
         ck_assert_int_eq(all[s].schedule.forward, micro_batches);
         ck_assert_int_eq(all[s].schedule.backward, micro_batches);
     }
