@@ -9,7 +9,7 @@
 #include "base/suggest.h"
 #include "data/transform_kinds.h"
 
-enum { WHY_BYTES = 512, NAMES_MAX = 64 };
+enum { WHY_BYTES = 512 };
 
 const dlc_transform *const dlc_transform_table[] = {
     &dlc_transform_resize,         &dlc_transform_center_crop,
@@ -238,9 +238,10 @@ static dlc_status parse_arguments(parser *at, part text, dlc_transform_step *ste
 /* ---- Transforms -------------------------------------------------------------- */
 
 static void report_unknown_transform(parser *at) {
-    const char *names[NAMES_MAX];
+    enum { ALL = sizeof dlc_transform_table / sizeof *dlc_transform_table - 1 };
+    const char *names[ALL];
     size_t count = 0;
-    for (; count < NAMES_MAX && dlc_transform_table[count]; count++)
+    for (; count < ALL; count++)
         names[count] = dlc_transform_table[count]->name;
     dlc_text instead = {0};
     dlc_suggest(&instead, at->name, names, count);
