@@ -362,15 +362,18 @@ static dlc_status run_micro_batches(dlc_iterate *iterate) {
     }
 }
 
+/* Forward and backward of the whole net. */
+static dlc_status run_net(dlc_iterate *iterate) {
+    DLC_TRY(forward(iterate, 0));
+    return backward(iterate, 0);
+}
+
 static dlc_status run_pass(dlc_iterate *iterate) {
     const dlc_session *session = iterate->session;
     if (is_server(session))
         return take_part(session);
     DLC_TRY(read_batch(iterate));
-    if (session->pipeline)
-        return run_micro_batches(iterate);
-    DLC_TRY(forward(iterate, 0));
-    return backward(iterate, 0);
+    return session->pipeline ? run_micro_batches(iterate) : run_net(iterate);
 }
 
 /* An iteration has as many passes as accumulation steps. */
@@ -384,8 +387,7 @@ static dlc_status run_iteration(dlc_iterate *iterate) {
 
 /* What is left of an iteration of the whole net in one pass, once the batch is read. */
 static dlc_status run_after_reading(dlc_iterate *iterate) {
-    DLC_TRY(forward(iterate, 0));
-    DLC_TRY(backward(iterate, 0));
+    DLC_TRY(run_net(iterate));
     DLC_TRY(reduce(iterate));
     return update(iterate);
 }
