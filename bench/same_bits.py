@@ -76,11 +76,15 @@ num_output = 3
 type = softmax_loss
 """),
 }
-# (name, options, the nets for which it runs)
 STRONG = ["--scaling=strong"]
 # Left open, the order in which split layers get samples follows from a measurement.
 TENSOR = ["--set", "parallel.tensor=2", "--set", "parallel.tensor_schedule=whole_batch"]
-SMALL, ALL = ("lenet", "lenet-fashion", "cifar10-quick", "cifar10-full", "mixed", "layers"), None
+# Without names, stages are cut by a measurement as well: the first layer of the second stage of each net.
+SECOND_STAGE = {"lenet": "ip1", "lenet-fashion": "ip1", "cifar10-quick": "conv3", "cifar10-full": "conv3",
+                "mixed": "conv2", "layers": "ip2"}
+PIPELINE = ["--set", "parallel.pipeline=SECOND_STAGE", "--set", "parallel.micro_batches=2"]
+SMALL, ALL = tuple(SECOND_STAGE), None
+# (name, options, the nets for which it runs)
 MODES = (
     ("1 rank", [], ALL),
     ("2 ranks", ["--ranks=2", *STRONG], ALL),
@@ -95,9 +99,8 @@ MODES = (
     ("clipping", ["--ranks=2", "--set", "solver.clip_gradients=1", *STRONG], SMALL),
     ("tensor", ["--ranks=2", *TENSOR], SMALL),
     ("tensor x data", ["--ranks=4", *TENSOR, *STRONG], SMALL),
-    ("pipeline", ["--ranks=2", "--set", "parallel.pipeline=2", "--set", "parallel.micro_batches=2"], SMALL),
-    ("pipeline x data", ["--ranks=4", "--set", "parallel.pipeline=2", "--set", "parallel.micro_batches=2", *STRONG],
-     SMALL),
+    ("pipeline", ["--ranks=2", *PIPELINE], SMALL),
+    ("pipeline x data", ["--ranks=4", *PIPELINE, *STRONG], SMALL),
     ("ssp", ["--ranks=2", "--consistency=ssp", "--set", "consistency.staleness=0"], SMALL),
     ("resume", "resume", SMALL),
 )
@@ -161,7 +164,8 @@ def train(build, net, folder, options):
 
 def try_mode(build, net, folder, options):
     if options != "resume":
-        return train(build, net, folder, options)
+        stage = SECOND_STAGE.get(net.stem, "")
+        return train(build, net, folder, [o.replace("SECOND_STAGE", stage) for o in options])
     first = train(build, net, folder, ["--ranks=2", "--iterations=3", *STRONG])
     if first.startswith("exit"):
         return first
