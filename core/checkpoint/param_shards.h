@@ -1,5 +1,5 @@
 /* Tells a session's checkpoints which parameters, or rows of them, this rank has where
- * no rank has all. Called by the axes of parallelism that divide the net. */
+ * no rank has all. Called by pipelines and tensor groups, which divide the net. */
 #ifndef DLC_CHECKPOINT_PARAM_SHARDS_H
 #define DLC_CHECKPOINT_PARAM_SHARDS_H
 

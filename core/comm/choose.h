@@ -141,8 +141,8 @@ typedef struct dlc_scopes {
     double *latency;          /* owned; seconds of a message through it */
     int32_t *sharers;         /* owned; how many ranks share it */
     int32_t *rack_nodes;      /* owned; how many machines are in its rack */
-    /* Owned; per level: the number of each rank in its domain, that of domains, and of
-     * the ranks of each. */
+    /* Per level: each rank's place in its domain (owned), the number of domains, and
+     * the ranks in a domain. */
     int32_t *number[DLC_DOMAIN_LEVELS];
     int32_t domains[DLC_DOMAIN_LEVELS], size[DLC_DOMAIN_LEVELS];
     unsigned uneven;      /* a bit per level on which domains differ in size */

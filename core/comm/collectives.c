@@ -128,7 +128,7 @@ static dlc_status wait_for_part(dlc_outer *outer) {
 }
 
 /* After an error of the caller: cancels and waits for all parts. Returns the error to
- * report: that of a part if it made the caller's call end. */
+ * report: the part's error if a part cancelled the caller's call. */
 static dlc_status cancel_parts(dlc_outer *outer, dlc_status status) {
     char *detail = dlc_strdup(dlc_detail());
     atomic_store(&outer->comm->cancelled, 1);

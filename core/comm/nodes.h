@@ -97,7 +97,7 @@ typedef struct dlc_levels {
 int dlc_levels_same_domain(const dlc_rank_info *a, const dlc_rank_info *b,
                            dlc_domain_level level);
 
-/* `within`: the domains that end each level, ascending; that of the last is
+/* `within`: the domain in which each level ends, ascending; the last level ends with
  * DLC_DOMAIN_JOB. Free with dlc_levels_free. */
 dlc_status dlc_levels_make(const dlc_rank_info *rank_info, int32_t ranks,
                            const dlc_domain_level *within, int32_t levels,

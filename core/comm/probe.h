@@ -46,8 +46,8 @@ void dlc_probe_close(dlc_probe *probe, const dlc_probe_args *args);
 
 /* ---- The ways (probe_ways.c) ----------------------------------------------------- */
 
-/* How bytes get from one rank to another, and what the probe makes of them: a table,
- * and one function to try each. They know p2p channels and devices, but no teams. */
+/* The ways in which the probe moves bytes from one rank to another: a table, and one
+ * function to try each. They know p2p channels and devices, but no teams. */
 
 enum { DLC_PROBE_BYTES = 256 << 10 };
 

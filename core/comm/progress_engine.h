@@ -68,8 +68,8 @@ dlc_status dlc_progress_engine_wait_any(dlc_progress_engine *engine);
 
 /* ---- An all-gather of small blocks ----------------------------------------------- */
 
-/* The ranks first, first + stride, ... of an engine's channel, one of which is its own.
- */
+/* The ranks first, first + stride, ... of an engine's channel; the caller is one of
+ * them. */
 typedef struct dlc_gather_group {
     dlc_progress_engine *engine; /* without a thread */
     dlc_tag_user tag;            /* whose messages these are */
@@ -84,9 +84,10 @@ typedef struct dlc_gather_group {
  * ranks, itself and those after it, so it takes log2(n) messages to get n blocks, which
  * is what matters for small ones.
  *
- * `blocks` has `ranks` blocks of `bytes` bytes in memory of the channel's
- * device: block i becomes that of rank (rank + i) modulo `ranks`, so block 0 is given.
- * Blocks until all have arrived; other transfers of the engine go on meanwhile. */
+ * `blocks` has `ranks` blocks of `bytes` bytes in memory of the channel's device. The
+ * caller fills in block 0, its own; block i receives the block of rank (rank + i)
+ * modulo `ranks`. Blocks until all have arrived; other transfers of the engine go on
+ * meanwhile. */
 dlc_status dlc_gather_blocks(const dlc_gather_group *group, void *blocks, size_t bytes);
 
 #endif

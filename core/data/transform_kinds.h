@@ -209,9 +209,9 @@ typedef struct dlc_filter {
 /* "bilinear", "bicubic", "area" or "nearest". */
 const dlc_filter *dlc_filter_find(const char *name);
 
-/* One axis of a resize: the interval `begin` .. `end` of the input, of which only
- * pixels inside are read, becomes `size` pixels; `first` .. `first` + `count` - 1 are
- * wanted. */
+/* A resize along one axis: the interval `begin` .. `end` of the input becomes `size`
+ * pixels. Only pixels `first` .. `first` + `count` - 1 of them are made, and no pixel
+ * outside of the interval is read. */
 typedef struct dlc_resample_axis {
     double begin, end;
     int64_t size, first, count;

@@ -105,7 +105,8 @@ static void copy_row(const dlc_image *from, const char *source, int64_t count,
                    (size_t)bytes);
 }
 
-/* Copies what the image has of `box`, a part of its whole; the rest stays 0. */
+/* Copies the part of `box` that the image covers; the rest stays 0. The box has
+ * coordinates of the whole image, which `from` may be a part of. */
 static void copy_part(const dlc_image *from, const dlc_rect *box, const dlc_image *to) {
     int64_t x = box->x - (int64_t)from->x, y = box->y - (int64_t)from->y;
     int64_t left = clamp_to(-x, 0, box->width), top = clamp_to(-y, 0, box->height);

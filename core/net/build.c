@@ -61,7 +61,7 @@ dlc_status dlc_net_build(const dlc_net_args *args, dlc_net **net) {
 
 /* ---- Activations ----------------------------------------------------------------- */
 
-/* Allocates memory that the net owns; 0 bytes are allowed. `flags` are those of the
+/* Allocates memory that the net owns; 0 bytes are allowed. `flags`: passed to the
  * device's `alloc`. */
 static dlc_status take_memory(dlc_net *net, size_t bytes, uint32_t flags,
                               const dlc_memory **memory) {

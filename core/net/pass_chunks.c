@@ -1,7 +1,7 @@
 /* The passes for batch chunks (placement.h). `chunks` finds the operations that work on
  * them, and says which tensors are in use until the last chunk. `chunk_memory` plans
- * the buffers that batch chunks need besides those of one chunk: the gathered input and
- * its gradient are double-buffered, since the next chunk is transferred while one is
+ * the additional buffers of a net with batch chunks: the gathered input and its
+ * gradient are double-buffered, since the next chunk is transferred while one is
  * computed, and gradients and metrics are added up over the chunks.
  *
  * In the memory plan the steps of the chunked part are adjacent, so buffers that are

@@ -5,9 +5,9 @@
 
 /* ---- The pass `infer` ------------------------------------------------------------ */
 
-/* Every operation sets the shapes of its outputs from those of its inputs; layers are
- * created for that. In an outline a layer whose shapes do not fit is reported and left
- * out, with all that read it. */
+/* Every operation infers the shapes of its outputs from its inputs' shapes; layers are
+ * created to answer that. In an outline a layer whose shapes do not fit is reported and
+ * left out, with all that read it. */
 
 /* Is there still a producer of everything that it reads? */
 static int has_inputs(const dlc_net *net, const net_op *op) {

@@ -67,8 +67,8 @@ static int compares(const dlc_graph_layer *layer) {
     return (layer->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS)) != 0;
 }
 
-/* A layer of the chunked part may read labels, other layers of it, and, if it is
- * tensor-parallel, its input. */
+/* A layer of the chunked part may read labels and other layers of that part. A
+ * tensor-parallel layer may read the input of the part, too. */
 static dlc_status check_inputs(const dlc_graph *graph, int32_t first, int32_t i,
                                const char *is_parallel) {
     const dlc_graph_layer *layer = &graph->layer[i];

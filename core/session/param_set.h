@@ -20,7 +20,7 @@
 
 /* Initialize with {0}. */
 typedef struct dlc_param_set {
-    /* Set by the session, or by an axis that connects other ranks. */
+    /* Set when the ranks connect. */
     dlc_comm *comm; /* of the ranks that have these parameters */
     dlc_replicas replicas;
 

@@ -1,6 +1,6 @@
 /* The replicas of a rank's parameters: the ranks that have the same ones, itself among
  * them. A consistency model keeps them equal, by messages on a channel of their own.
- * The session says which they are, or an axis that connects fewer.
+ * All ranks are replicas, unless a pipeline or tensor groups divide the net.
  *
  * Threads: the train thread. */
 #ifndef DLC_SESSION_REPLICAS_H

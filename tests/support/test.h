@@ -1,8 +1,7 @@
 /* Declares tests for Check. A file of tests includes this header, says once how its
  * tests are run, and defines them:
  *
- *     TEST_SETTINGS(.timeout = 60, .setup = scratch_setup, .teardown =
- * scratch_teardown);
+ *     TEST_SETTINGS(.timeout = 60, .setup = scratch_setup);
  *
  *     TEST(files_are_replaced) { ... }
  *     TEST_EACH(mistakes_are_reported, COUNT(mistakes)) { ... mistakes[_i] ... }
