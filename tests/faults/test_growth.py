@@ -121,11 +121,10 @@ class Growth(unittest.TestCase):
         return spent() - begin
 
     def grows(self, count, run):
-        """run(n): the seconds that n of something take. On a busy machine the largest of them
-        get another try."""
-        start, small = min(run(1), run(1)), run(count)
-        for _ in range(3):
-            large = run(TIMES * count)
+        """run(n): the seconds that n of something take. A busy machine may slow some runs down
+        and not others, so they take turns, and get other tries."""
+        for _ in range(5):
+            start, small, large = run(1), run(count), run(TIMES * count)
             if large - start < MOST * max(small - start, NOISE):
                 return
         self.fail(f"1: {start:.2f} s, {count}: {small:.2f} s, {TIMES * count}: {large:.2f} s")

@@ -78,7 +78,7 @@ static void flushed(void *request, ucs_status_t status, void *context) {
 
 static void begin_flush(dlc_endpoint *e) {
     ucp_request_param_t how = how_to_send(e, flushed, e);
-    e->flushing = UCS_PTR_IS_PTR(ucx.worker_flush_nbx(e->worker, &how));
+    e->flushing += UCS_PTR_IS_PTR(ucx.worker_flush_nbx(e->worker, &how));
     e->flushed = e->flushing == 0;
 }
 
@@ -104,11 +104,17 @@ static dlc_status connect_peer(dlc_endpoint *e, int32_t rank) {
     return status == UCS_OK ? DLC_OK : endpoint_lost(e, rank, status);
 }
 
+/* Counts as a flush until it has left: where a peer's queue is full, a flush of the
+ * worker does not wait for it, and a rank that waits elsewhere sends nothing. */
 static dlc_status send_hello(dlc_endpoint *e, int32_t rank, unsigned round) {
+    ucp_request_param_t how = how_to_send(e, flushed, e);
     e->sent_hello[round] = (hello){round, e->rank};
-    ucs_status_t status = send_control(e, rank, HELLO_ID, &e->sent_hello[round],
-                                       sizeof(hello));
-    return status == UCS_OK ? DLC_OK : endpoint_lost(e, rank, status);
+    ucs_status_ptr_t request = ucx.am_send_nbx(e->peers[rank].ep, HELLO_ID,
+                                               &e->sent_hello[round], sizeof(hello),
+                                               NULL, 0, &how);
+    e->flushing += UCS_PTR_IS_PTR(request);
+    return UCS_PTR_IS_ERR(request) ? endpoint_lost(e, rank, UCS_PTR_STATUS(request))
+                                   : DLC_OK;
 }
 
 static dlc_status send_hellos(dlc_endpoint *e, unsigned round) {

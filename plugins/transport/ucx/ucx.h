@@ -187,7 +187,7 @@ struct dlc_endpoint {
     hello sent_hello[HELLO_ROUNDS]; /* stay valid while they are sent */
     int connecting;
     uint64_t answer_ns, checked_ns; /* waited for the next hello, until then */
-    int flushing;                   /* endpoints not flushed yet */
+    int flushing;                   /* flushes, and hellos, that are not over */
     int flushed;
     int connected; /* with all peers */
     dlc_request *made, *free;
