@@ -7,7 +7,9 @@ count.py [--whole STEP]... FILE.xml...
     failed or nothing passed. The step is the stem of the file name. --whole: the step was
     to run all of its tests, so a test that the list names and that did not run, or that
     ran and is not in the list, is a failure. So is a skipped test, unless the list says
-    that it may skip, and with which words in its output.
+    that it may skip, and with which words in its output. STEP.again.xml has another run of
+    tests that failed, without others beside them: those that pass then are printed as
+    unstable, and count as passed if they are few.
 count.py --fail WHAT FILE
     writes a file with one failure named WHAT
 count.py --write STEP=JSON...
@@ -36,6 +38,7 @@ HEAD = """\
 # conditions, "needs cuda", "may skip: WORDS [| WORDS]..." (the whole test) and "may skip
 # parts: WORDS [| WORDS]..." (cases in it), are written by hand.
 """
+MOST_UNSTABLE = 2  # of all steps: more are a failure each
 CONDITIONS = ("needs ", "may skip: ", "may skip parts: ")
 PARTS_SKIPPED = re.compile(r"^OK \(.*?\bskipped=(\d+)", re.MULTILINE)
 PART_SKIPPED = re.compile(r"\bskipped (['\"])(.*)\1$", re.MULTILINE)
@@ -75,12 +78,17 @@ def write_list(path, steps, features):
             out.write(line + "\n")
 
 
+def passed(case):
+    return case.get("status") == "run" and case.find("failure") is None
+
+
 class Count:
     """The results of all steps; prints problems as it goes."""
 
     def __init__(self, tests, features, whole):
         self.tests, self.features, self.whole = tests, features, whole
         self.passed = self.failed = 0
+        self.unstable = []
 
     def fail(self, name, why=""):
         self.failed += 1
@@ -89,7 +97,7 @@ class Count:
     def case(self, step, case):
         name = f"{step}: {case.get('name')}"
         skip = case.find("skipped")
-        if case.get("status") == "run" and case.find("failure") is None:
+        if passed(case):
             self.parts(name, case)
         elif case.get("status") == "disabled":
             self.fail(name, "the test is disabled")
@@ -127,8 +135,13 @@ class Count:
         else:
             self.fail(name, f"skipped, but tests/list.txt does not allow that: {reason}")
 
-    def step(self, step, cases):
+    def step(self, step, cases, again):
+        """again: the cases of the second run, by name."""
         for case in cases:
+            second = again.get(case.get("name"))
+            if case.find("failure") is not None and second is not None and passed(second):
+                self.unstable.append(f"{step}: {case.get('name')}")
+                case = second
             self.case(step, case)
         if step in self.whole:
             self.compare(step, {case.get("name") for case in cases})
@@ -149,6 +162,14 @@ class Count:
             if step not in self.tests.get(name, ([],))[0]:
                 self.fail(f"{step}: {name}", "not in tests/list.txt; update it with "
                           "`tests/run.sh list`")
+
+
+    def judge_unstable(self):
+        for name in self.unstable:
+            print(f"UNSTABLE {name}: failed beside other tests, passed alone")
+        if len(self.unstable) > MOST_UNSTABLE:
+            self.passed -= len(self.unstable)
+            self.failed += len(self.unstable)
 
 
 def main():
@@ -174,8 +195,11 @@ def main():
     count = Count(read_list(given.list), features, given.whole)
     found = {pathlib.Path(file).stem: list(xml.parse(file).getroot().iter("testcase"))
              for file in given.files}
+    again = {step: {case.get("name"): case for case in found.pop(f"{step}.again", [])}
+             for step in list(found) if not step.endswith(".again")}
     for step in [*found, *(step for step in given.whole if step not in found)]:
-        count.step(step, found.get(step, []))
+        count.step(step, found.get(step, []), again.get(step, {}))
+    count.judge_unstable()
     print(f"{count.passed} passed, {count.failed} failed")
     return 1 if count.failed or not count.passed else 0
 

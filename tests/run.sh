@@ -8,6 +8,8 @@
 #   valgrind  the unit tests of the release build under valgrind
 #
 # Each step must run the tests that tests/list.txt names for it; a missing test is a failure.
+# If one or two tests of a step fail, they run again, one at a time: such a test may need
+# more room or time than there is beside others. The summary calls it unstable.
 #
 # tests/run.sh tsan      the unit tests under the thread sanitizer, which no other call
 #                        runs. Layers are left out: it takes libgomp's barriers for
@@ -63,6 +65,17 @@ build() {
     [ "$1" = lint ] || cmake --build "$folder" -j "$jobs" -- -k 0
 }
 
+# again: runs what failed once more, one test at a time, if that is not more than two tests.
+again() {
+    failed=$folder/Testing/Temporary/LastTestsFailed.log
+    if [ "$name" = lint ] || [ ! -f "$failed" ] || [ "$(wc -l <"$failed")" -gt 2 ]; then
+        return
+    fi
+    # shellcheck disable=SC2086
+    ctest --test-dir "$folder" --output-on-failure --rerun-failed -j 1 \
+        --test-output-size-passed 10000000 --output-junit "$PWD/$results/$name.again.xml" $tests || true
+}
+
 # step <name> <ctest arguments>
 step() {
     name=$1
@@ -76,7 +89,7 @@ step() {
     # Keep all output of a test: its last line says how many of its cases were skipped.
     # shellcheck disable=SC2086
     ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$tests_at_once" \
-        --test-output-size-passed 10000000 --output-junit "$PWD/$results/$name.xml" $tests "$@" || true
+        --test-output-size-passed 10000000 --output-junit "$PWD/$results/$name.xml" $tests "$@" || again
     if [ ! -f "$results/$name.xml" ]; then
         tests/count.py --fail "ctest ran nothing" "$results/$name.xml"
     fi

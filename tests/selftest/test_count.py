@@ -63,6 +63,21 @@ class Counting(unittest.TestCase):
         self.expect({"release": [PASSED.format("alpha"), PASSED.format("gamma")]}, 0,
                     "left out release: 1 test", "2 passed, 0 failed")
 
+    def test_passed_alone(self):
+        names = ("alpha", "gamma", "delta")
+        self.list.write_text("".join(f"{name}: release\n" for name in names))
+        for failed, code, said in ((2, 0, "3 passed, 0 failed"), (3, 1, "0 passed, 3 failed")):
+            first = [(FAILED if i < failed else PASSED).format(name)
+                     for i, name in enumerate(names)]
+            again = [PASSED.format(name) for name in names[:failed]]
+            self.expect({"release": first, "release.again": again}, code, said,
+                        *(f"UNSTABLE release: {name}" for name in names[:failed]))
+
+    def test_failed_again(self):
+        cases = [FAILED.format("alpha"), PASSED.format("gamma")]
+        self.expect({"release": cases, "release.again": [FAILED.format("alpha")]}, 1,
+                    "FAILED   release: alpha", "1 passed, 1 failed")
+
     def test_missing(self):
         self.expect({"release": [PASSED.format("alpha")]}, 1,
                     "FAILED   release: gamma: it did not run", "1 passed, 1 failed")
