@@ -252,7 +252,8 @@ function(dlc_add_check name)
   list(TRANSFORM support PREPEND ${PROJECT_SOURCE_DIR}/tests/support/)
   dlc_share_support(sources ${arg_SOURCES} ${support})
   add_executable(${name} ${sources})
-  target_link_options(${name} PRIVATE -Wl,--wrap=_mark_point)
+  # Each program has much of the core: lld links it in a third of ld's time.
+  target_link_options(${name} PRIVATE -Wl,--wrap=_mark_point -fuse-ld=lld)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/bin)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include

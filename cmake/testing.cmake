@@ -4,7 +4,7 @@
 
 # program:Debian package. The cached DLC_PROGRAM_<program> is its path.
 set(DLC_TEST_PROGRAMS valgrind:valgrind mpirun:openmpi-bin ip:iproute2 mandoc:mandoc
-  patchelf:patchelf abidw:abigail-tools bash:bash)
+  patchelf:patchelf abidw:abigail-tools bash:bash ld.lld:lld)
 
 # dlc_find_missing_for_tests(<missing>): lists what the tests need and was not found.
 function(dlc_find_missing_for_tests missing_out)
