@@ -12,8 +12,13 @@
 
 static char folder[128];
 
+const char *scratch_root(void) {
+    const char *root = getenv("TMPDIR");
+    return root ? root : "/tmp";
+}
+
 void scratch_setup(void) {
-    snprintf(folder, sizeof folder, "/tmp/dlcore-test-XXXXXX");
+    snprintf(folder, sizeof folder, "%.64s/dlcore-test-XXXXXX", scratch_root());
     ck_assert_ptr_nonnull(mkdtemp(folder));
 }
 

@@ -2,7 +2,6 @@
 #include "fixture.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,26 +10,16 @@
 #include <unistd.h>
 
 #include "base/status.h"
-
-static char folder[64];
+#include "support/scratch.h"
 
 void folder_setup(void) {
-    snprintf(folder, sizeof folder, "/tmp/dlcore-config-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    ck_assert_int_eq(chdir(folder), 0);
-}
-
-static int remove_one(const char *path, const struct stat *stat, int type,
-                      struct FTW *walk) {
-    (void)stat;
-    (void)type;
-    (void)walk;
-    return remove(path);
+    scratch_setup();
+    ck_assert_int_eq(chdir(scratch_path("")), 0);
 }
 
 void folder_teardown(void) {
     ck_assert_int_eq(chdir("/"), 0);
-    ck_assert_int_eq(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    scratch_teardown();
 }
 
 void write_bytes(const char *name, const void *bytes, size_t length) {
