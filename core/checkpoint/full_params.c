@@ -77,25 +77,14 @@ size_t dlc_full_params_room(const dlc_session *session, const dlc_net *net) {
     return most;
 }
 
-/* Elements of a row. */
-static size_t row_of(const dlc_shape *shape) {
-    return (size_t)(dlc_shape_count(shape) / (shape->rank > 0 ? shape->dims[0] : 1));
-}
-
 dlc_status dlc_full_param_export(dlc_session *session, int32_t i, int32_t slot,
                                  size_t at, float *plain, size_t room,
                                  const float **data, size_t *count) {
     dlc_net *net = session->net;
     int32_t param = dlc_net_params(net) - 1 - i;
     float *arena = NULL;
-    if (session->shards) {
-        size_t n = row_of(&dlc_shards_at(session->shards, i)->shape);
-        int64_t rows = 0;
-        DLC_TRY(dlc_shards_get(session->shards, i, slot, (int64_t)(at / n), plain, room,
-                               data, &rows));
-        *count = (size_t)rows * n;
-        return DLC_OK;
-    }
+    if (session->shards)
+        return dlc_shards_get(session->shards, i, slot, at, plain, room, data, count);
     DLC_TRY(find_arena(session, net, param, slot, &arena));
     *data = plain;
     *count = (size_t)dlc_shape_count(&dlc_net_param_at(net, param)->shape);

@@ -1,8 +1,6 @@
 /* Interprets --run-dir and --resume, and finds the last run of a net. */
-#include "checkpoint/run_choice.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -14,7 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "checkpoint/listing.h"
+#include "checkpoint/run_folder.h"
 
 char *dlc_run_parent(const char *path) {
     size_t length = strlen(path);
@@ -33,7 +31,7 @@ static int is_same_folder(const char *a, const char *b) {
            first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
-static dlc_status set(char **text, const char *value) {
+static dlc_status set_text(char **text, const char *value) {
     dlc_free(*text);
     *text = dlc_strdup(value);
     return *text ? DLC_OK : DLC_ERR_NOMEM;
@@ -108,115 +106,106 @@ static dlc_status is_folder(const char *path, int *is) {
     return DLC_OK;
 }
 
-/* Sets *last to the entry if it is a later run of this net and has a checkpoint. */
-static dlc_status consider(const char *name, const char *net, char **last) {
+typedef struct last_run {
+    const char *net;
+    char *name; /* own; NULL: none yet */
+} last_run;
+
+/* Takes the entry of the folder if it is a later run of this net and has a checkpoint.
+ */
+static dlc_status consider_run(void *context, const char *name) {
+    last_run *last = context;
     long number;
     int is;
     int64_t iteration = -1;
-    if (!time_in_name(name, net, &number) || (*last && !is_later(name, *last, net)))
+    if (!time_in_name(name, last->net, &number) ||
+        (last->name && !is_later(name, last->name, last->net)))
         return DLC_OK;
     char *path = dlc_format(DLC_RUNS "/%s", name);
     if (!path)
         return DLC_ERR_NOMEM;
     dlc_status status = is_folder(path, &is);
     if (status == DLC_OK && is)
-        status = newest_in(path, net, &iteration);
+        status = newest_in(path, last->net, &iteration);
     dlc_free(path);
-    return status == DLC_OK && iteration >= 0 ? set(last, name) : status;
+    return status == DLC_OK && iteration >= 0 ? set_text(&last->name, name) : status;
 }
 
 /* Sets *path to the last run of the net that has a checkpoint; NULL if there is none.
  */
 static dlc_status find_last_run(const char *net, char **path) {
-    char *last = NULL;
-    dlc_status status = DLC_OK;
+    last_run last = {.net = net};
+    dlc_status status = dlc_folder_visit(DLC_RUNS, consider_run, &last);
     *path = NULL;
-    DIR *dir = opendir(DLC_RUNS);
-    if (!dir && errno == ENOENT)
-        return DLC_OK;
-    if (!dir)
-        return dlc_fail(DLC_ERR_IO, "folder " DLC_RUNS " cannot be read: %s",
-                        strerror(errno));
-    while (status == DLC_OK) {
-        errno = 0;
-        const struct dirent *entry = readdir(dir);
-        if (!entry && errno)
-            status = dlc_fail(DLC_ERR_IO, "folder " DLC_RUNS " cannot be read: %s",
-                              strerror(errno));
-        if (!entry)
-            break;
-        status = consider(entry->d_name, net, &last);
-    }
-    closedir(dir);
-    if (status == DLC_OK && last) {
-        *path = dlc_format(DLC_RUNS "/%s", last);
+    if (status == DLC_OK && last.name) {
+        *path = dlc_format(DLC_RUNS "/%s", last.name);
         status = *path ? DLC_OK : DLC_ERR_NOMEM;
     }
-    dlc_free(last);
+    dlc_free(last.name);
     return status;
 }
 
 /* ---- Choosing ----------------------------------------------------------------- */
 
 /* Starts a new run, since there is none to resume. */
-static dlc_status begin_anew(const char *named, dlc_run_choice *choice) {
+static dlc_status begin_anew(const char *named, dlc_run_folder *folder) {
     int64_t iteration = -1;
     if (named)
         DLC_TRY(newest_in(named, NULL, &iteration));
     if (iteration >= 0)
-        return none_of_net(named, choice->net);
-    choice->fresh = 1;
-    dlc_info("there is no checkpoint of '%s' in %s: starting a new run", choice->net,
+        return none_of_net(named, folder->net);
+    folder->fresh = 1;
+    dlc_info("there is no checkpoint of '%s' in %s: starting a new run", folder->net,
              named ? named : DLC_RUNS);
     return DLC_OK;
 }
 
-static dlc_status choose_auto(const char *named, dlc_run_choice *choice) {
+static dlc_status choose_auto(const char *named, dlc_run_folder *folder) {
     int64_t iteration = -1;
     if (named)
-        DLC_TRY(set(&choice->from, named));
+        DLC_TRY(set_text(&folder->from, named));
     else
-        DLC_TRY(find_last_run(choice->net, &choice->from));
-    if (choice->from)
-        DLC_TRY(newest_in(choice->from, choice->net, &iteration));
+        DLC_TRY(find_last_run(folder->net, &folder->from));
+    if (folder->from)
+        DLC_TRY(newest_in(folder->from, folder->net, &iteration));
     if (iteration < 0)
-        return begin_anew(named, choice);
-    choice->begin = DLC_RUN_NEWEST;
-    return set(&choice->path, choice->from);
+        return begin_anew(named, folder);
+    folder->begin = DLC_RUN_NEWEST;
+    return set_text(&folder->path, folder->from);
 }
 
 /* Handles --resume FOLDER, which may hold checkpoints of other nets, too. */
 static dlc_status choose_folder(const char *named, const char *resume,
-                                dlc_run_choice *choice) {
+                                dlc_run_folder *folder) {
     int64_t iteration;
-    choice->begin = DLC_RUN_NEWEST;
-    DLC_TRY(newest_in(resume, choice->net, &iteration));
+    folder->begin = DLC_RUN_NEWEST;
+    DLC_TRY(newest_in(resume, folder->net, &iteration));
     if (iteration < 0)
-        return none_of_net(resume, choice->net);
+        return none_of_net(resume, folder->net);
     if (named && !is_same_folder(named, resume))
-        choice->fresh = 1;
+        folder->fresh = 1;
     else
-        DLC_TRY(set(&choice->path, resume));
+        DLC_TRY(set_text(&folder->path, resume));
     return DLC_OK;
 }
 
 /* Handles --resume FILE. Resuming an older checkpoint needs a new folder, so that the
  * later ones stay as they are. */
 static dlc_status choose_file(const char *named, const char *resume,
-                              dlc_run_choice *choice) {
+                              dlc_run_folder *folder) {
     char *home = dlc_run_parent(resume);
     const char *slash = strrchr(resume, '/'), *name = slash ? slash + 1 : resume;
     int64_t newest = -1, iteration = -1;
     size_t length;
     int named_home = home && named && is_same_folder(named, home);
-    dlc_status status = home ? newest_in(home, choice->net, &newest) : DLC_ERR_NOMEM;
+    dlc_status status = home ? newest_in(home, folder->net, &newest) : DLC_ERR_NOMEM;
     int is_listed = dlc_checkpoint_name(name, &length, &iteration) &&
-                    length == strlen(choice->net) &&
-                    strncmp(name, choice->net, length) == 0;
+                    length == strlen(folder->net) &&
+                    strncmp(name, folder->net, length) == 0;
     int is_newest = is_listed && iteration == newest;
-    choice->begin = DLC_RUN_FILE;
+    folder->begin = DLC_RUN_FILE;
     if (status == DLC_OK && is_newest && (!named || named_home))
-        status = set(&choice->path, home);
+        status = set_text(&folder->path, home);
     else if (status == DLC_OK && named_home && is_listed)
         status = dlc_fail(DLC_ERR_CONFIG,
                           "%s is not the newest checkpoint of its run, which reached "
@@ -224,7 +213,7 @@ static dlc_status choose_file(const char *named, const char *resume,
                           ": to resume from it, give a new folder with --run-dir",
                           resume, newest);
     else if (status == DLC_OK)
-        choice->fresh = 1;
+        folder->fresh = 1;
     dlc_free(home);
     return status;
 }
@@ -246,25 +235,25 @@ static dlc_status follow_link(char **path) {
 }
 
 static dlc_status choose_path(const char *named, const char *resume,
-                              dlc_run_choice *choice) {
+                              dlc_run_folder *folder) {
     struct stat info;
     if (stat(resume, &info) != 0)
         return dlc_fail(DLC_ERR_DATA, "--resume %s: %s", resume, strerror(errno));
-    DLC_TRY(set(&choice->from, resume));
+    DLC_TRY(set_text(&folder->from, resume));
     if (S_ISDIR(info.st_mode))
-        return choose_folder(named, resume, choice);
-    DLC_TRY(follow_link(&choice->from));
-    return choose_file(named, choice->from, choice);
+        return choose_folder(named, resume, folder);
+    DLC_TRY(follow_link(&folder->from));
+    return choose_file(named, folder->from, folder);
 }
 
 dlc_status dlc_run_choose(const char *named, const char *resume,
-                          dlc_run_choice *choice) {
+                          dlc_run_folder *folder) {
     dlc_process_return();
     if (!resume)
-        choice->fresh = 1;
+        folder->fresh = 1;
     else if (strcmp(resume, "auto") == 0)
-        DLC_TRY(choose_auto(named, choice));
+        DLC_TRY(choose_auto(named, folder));
     else
-        DLC_TRY(choose_path(named, resume, choice));
-    return named && !choice->path ? set(&choice->path, named) : DLC_OK;
+        DLC_TRY(choose_path(named, resume, folder));
+    return named && !folder->path ? set_text(&folder->path, named) : DLC_OK;
 }

@@ -165,10 +165,8 @@ static void apply_retention(const dlc_session *session, dlc_run_folder *folder) 
         status = dlc_retention_set_aside(folder->path, folder->net, session->iteration);
     folder->has_file = 1;
     if (status == DLC_OK)
-        status = dlc_retention_link(folder->path, folder->net, session->iteration,
-                                    folder->state.best);
-    if (status == DLC_OK)
-        status = dlc_retention_apply(folder->path, folder->net, &folder->retention);
+        status = dlc_retention_apply(folder->path, folder->net, session->iteration,
+                                     &folder->retention);
     if (status != DLC_OK)
         dlc_warn("old checkpoints were not removed: %s", dlc_detail());
 }

@@ -2,7 +2,7 @@
  * be. */
 #include "parallel/pipeline/pipeline.h"
 
-#include "checkpoint/param_shards.h"
+#include "checkpoint/shards.h"
 #include "plugin/device_objects.h"
 
 #include <stdio.h>
@@ -179,7 +179,7 @@ dlc_status dlc_pipeline_open(dlc_pipeline *pipeline) {
         DLC_TRY(open_stage_p2p(pipeline, &pipeline->test, TEST_SLOTS,
                                &pipeline->test_stage_p2p));
     DLC_TRY(gather_memory(pipeline));
-    return dlc_param_shards_open(session, pipeline->engine);
+    return dlc_shards_open(session, pipeline->engine);
 }
 
 uint64_t dlc_pipeline_bytes(const dlc_pipeline *pipeline) {
@@ -200,7 +200,7 @@ void dlc_pipeline_find_part(const dlc_pipeline *pipeline, dlc_rank_part *part) {
 /* Channels and communicators are closed while what uses them is still open. */
 void dlc_pipeline_disconnect(dlc_pipeline *pipeline) {
     dlc_session *session = pipeline->session;
-    dlc_param_shards_close(session);
+    dlc_shards_close(session);
     dlc_progress_engine_close(pipeline->engine);
     if (pipeline->world) {
         dlc_comm_close(session->connection.comm);

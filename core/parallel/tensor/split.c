@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "checkpoint/param_shards.h"
+#include "checkpoint/shards.h"
 #include "parallel/tensor/planning.h"
 #include "plan/batch_chunks.h"
 #include "setup/setup.h"
@@ -292,8 +292,8 @@ dlc_status dlc_tensor_parallel_connect(dlc_tensor_parallel *tensor) {
 
 /* With pipeline stages the shards are open already. */
 dlc_status dlc_tensor_parallel_open(dlc_tensor_parallel *tensor) {
-    return dlc_param_shards_open(
-        tensor->session, tensor->world_engine ? tensor->world_engine : tensor->engine);
+    return dlc_shards_open(tensor->session, tensor->world_engine ? tensor->world_engine
+                                                                 : tensor->engine);
 }
 
 /* Split layers need all ranks in every pass of a test: each makes as many as the rank
@@ -331,7 +331,7 @@ void dlc_tensor_parallel_find_part(const dlc_tensor_parallel *tensor,
 /* ---- Closing ------------------------------------------------------------------- */
 
 void dlc_tensor_parallel_disconnect(dlc_tensor_parallel *tensor) {
-    dlc_param_shards_close(tensor->session);
+    dlc_shards_close(tensor->session);
     dlc_progress_engine_close(tensor->chunk_engine);
     dlc_progress_engine_close(tensor->engine);
     dlc_progress_engine_close(tensor->world_engine);

@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/run_choice.h"
+#include "checkpoint/run_folder.h"
 #include "entries.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -42,7 +42,7 @@ static void make_run(const char *name, int has_checkpoint) {
 static void expect_last(const char *const *runs, size_t count, const char *last) {
     const char *entries[8] = {NULL};
     for (int way = 0; way < 2; way++) {
-        dlc_run_choice choice = {.net = "net"};
+        dlc_run_folder choice = {.net = "net"};
         for (size_t i = 0; i < count; i++)
             entries[i] = runs[way ? count - 1 - i : i];
         entries[count] = NULL;
@@ -78,7 +78,7 @@ TEST(the_last_run_is_resumed) {
 /* Half of the names could lack the last run. */
 TEST(runs_must_be_readable) {
     static const char *const runs[] = {"net-20260101-235959Z", NULL};
-    dlc_run_choice choice = {.net = "net"};
+    dlc_run_folder choice = {.net = "net"};
     make_run(runs[0], 1);
     entries_set(runs, EIO);
     ck_assert_int_eq(dlc_run_choose(NULL, "auto", &choice), DLC_ERR_IO);
