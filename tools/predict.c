@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/weights.h"
 #include "command.h"
 #include "data/decoders.h"
 #include "image_files.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/weights.h"
 #include "command.h"
 #include "file.h"
 #include "net/graph.h"

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/listing.h"
-#include "checkpoint/weights_name.h"
+#include "checkpoint/weights.h"
 #include "known_files.h"
 
 enum { KEY_WEIGHTS = 0x180, KEY_SKIP, KEY_MAP };

@@ -1,9 +1,6 @@
 /* Compares settings, tensors, solver, data and seed of a checkpoint with those of a
  * run. */
-#include "checkpoint/compatibility.h"
-
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +9,13 @@
 #include "base/memory.h"
 #include "checkpoint/full_params.h"
 #include "checkpoint/metadata.h"
-#include "checkpoint/net_ini.h"
-#include "checkpoint/running_averages.h"
 
 enum { MAX_REPORTED = 20 };
 
 typedef struct fit_state {
     const dlc_session *session;
     const dlc_safetensors *file;
+    int has_average; /* the file has an average of the weights */
     int differences; /* that are refused */
     dlc_status status;
 } fit_state;
@@ -33,6 +29,64 @@ static void refuse(fit_state *fit, const char *what, const char *before,
                   dlc_safetensors_path(fit->file));
     if (fit->differences <= MAX_REPORTED)
         dlc_error("  %s: %s -> %s", what, before ? before : "none", now ? now : "none");
+}
+
+/* ---- The lines of two texts (dlc_metadata_settings) -------------------------- */
+
+typedef struct line {
+    const char *section, *key, *value; /* key NULL: the section begins */
+} line;
+
+typedef struct lines {
+    line *list; /* own */
+    size_t count;
+    dlc_names sections; /* where each begins */
+} lines;
+
+static dlc_status add_line(lines *all, line one) {
+    line *grown = dlc_grow_by_one(all->list, all->count, sizeof *grown);
+    if (!grown)
+        return DLC_ERR_NOMEM;
+    all->list = grown;
+    grown[all->count++] = one;
+    return one.key ? DLC_OK
+                   : dlc_names_add(&all->sections, one.section, all->count - 1);
+}
+
+static dlc_status parse_settings(char *text, lines *all) {
+    const char *section = "";
+    char *rest = NULL;
+    for (char *at = strtok_r(text, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest)) {
+        char *equals = strstr(at, " = "), *end = strchr(at, ']');
+        if (at[0] == '[' && end) {
+            *end = '\0';
+            section = at + 1;
+            DLC_TRY(add_line(all, (line){section, NULL, NULL}));
+        } else if (equals) {
+            *equals = '\0';
+            const char *key = strncmp(at, "; ", 2) == 0 ? at + 2 : at;
+            DLC_TRY(add_line(all, (line){section, key, equals + 3}));
+        }
+    }
+    return DLC_OK;
+}
+
+static int has_section(const lines *all, const char *section) {
+    return dlc_names_find(&all->sections, section) >= 0;
+}
+
+/* The same line in a list, or NULL. */
+static const line *find_line(const lines *all, const line *wanted) {
+    ptrdiff_t begin = dlc_names_find(&all->sections, wanted->section);
+    if (begin < 0)
+        return NULL;
+    const line *at = &all->list[begin], *end = &all->list[all->count];
+    if (!wanted->key)
+        return at;
+    for (at++; at < end && at->key; at++) /* to the next section */
+        if (strcmp(at->key, wanted->key) == 0)
+            return at;
+    return NULL;
 }
 
 /* ---- Settings ---------------------------------------------------------------- */
@@ -87,9 +141,9 @@ typedef enum change_kind {
     CHANGE_REFUSED   /* it makes another net */
 } change_kind;
 
-static change_kind classify(const dlc_setup *setup,
-                            const dlc_net_ini_difference *difference) {
-    const char *section = difference->section, *key = difference->key;
+/* A section as a whole if `key` is NULL. */
+static change_kind classify(const dlc_setup *setup, const char *section,
+                            const char *key) {
     const dlc_settings *settings = settings_of(setup, section);
     if (strcmp(section, "train") == 0 || strcmp(section, "parallel") == 0 ||
         strcmp(section, "transport") == 0)
@@ -113,19 +167,15 @@ static change_kind classify(const dlc_setup *setup,
                                    : CHANGE_REFUSED;
 }
 
-static void visit_difference(void *context, const dlc_net_ini_difference *difference) {
-    fit_state *fit = context;
-    change_kind change = classify(fit->session->setup, difference);
-    char *what = dlc_format("[%s]%s%s", difference->section, difference->key ? " " : "",
-                            difference->key ? difference->key : "");
-    if (!what) {
+/* Reports a difference in a line; a value is NULL where there is no such line. */
+static void report_line(fit_state *fit, const line *at, const char *before,
+                        const char *now) {
+    change_kind change = classify(fit->session->setup, at->section, at->key);
+    char *what = dlc_format("[%s]%s%s", at->section, at->key ? " " : "",
+                            at->key ? at->key : "");
+    if (!what)
         fit->status = DLC_ERR_NOMEM;
-        return;
-    }
-    const char *present = difference->key ? NULL : "present";
-    const char *before = difference->before && present ? present : difference->before;
-    const char *now = difference->now && present ? present : difference->now;
-    if (change == CHANGE_REFUSED)
+    else if (change == CHANGE_REFUSED)
         refuse(fit, what, before, now);
     else if (change == CHANGE_REPORTED)
         dlc_info("changed since the checkpoint: %s: %s -> %s", what,
@@ -133,73 +183,73 @@ static void visit_difference(void *context, const dlc_net_ini_difference *differ
     dlc_free(what);
 }
 
+/* Reports the lines of the checkpoint that differ in the run's settings, then the lines
+ * that only the run has. A section that is missing as a whole is reported once. */
+static void compare_lines(fit_state *fit, const lines *before, const lines *now) {
+    for (int is_new = 0; is_new < 2; is_new++) {
+        const lines *one = is_new ? now : before, *other = is_new ? before : now;
+        for (size_t i = 0; i < one->count; i++) {
+            const line *at = &one->list[i], *match = find_line(other, at);
+            const char *value = at->key ? at->value : "present";
+            if (match && (is_new || !at->key || strcmp(value, match->value) == 0))
+                continue;
+            if (!match && at->key && !has_section(other, at->section))
+                continue;
+            const char *theirs = match ? match->value : NULL;
+            report_line(fit, at, is_new ? theirs : value, is_new ? value : theirs);
+        }
+    }
+}
+
 static void compare_settings(fit_state *fit) {
     const char *text = dlc_safetensors_metadata(fit->file, "dlcore.net_ini");
     dlc_text now = {0};
     char *before = text ? dlc_strdup(text) : NULL;
-    dlc_net_ini_print(fit->session->setup, &now);
+    lines old = {0}, new = {0};
+    dlc_metadata_settings(fit->session->setup, &now);
     if (dlc_text_status(&now) != DLC_OK || (text && !before))
         fit->status = DLC_ERR_NOMEM;
     else if (before)
-        fit->status = dlc_net_ini_compare(before, now.bytes, visit_difference, fit);
+        fit->status = parse_settings(before, &old);
+    if (before && fit->status == DLC_OK)
+        fit->status = parse_settings(now.bytes, &new);
+    if (before && fit->status == DLC_OK)
+        compare_lines(fit, &old, &new);
+    dlc_names_free(&old.sections);
+    dlc_names_free(&new.sections);
+    dlc_free(old.list);
+    dlc_free(new.list);
     dlc_free(before);
     dlc_text_free(&now);
 }
 
 /* ---- Tensors ----------------------------------------------------------------- */
 
-static dlc_status find_param(const dlc_session *session, const dlc_net *net, int32_t i,
-                             const dlc_safetensors *file, const char *prefix) {
-    dlc_full_param param = dlc_full_param_at(session, net, i);
-    char *name = dlc_format("%s%s", prefix, param.name);
-    if (!name)
-        return DLC_ERR_NOMEM;
-    dlc_status status = dlc_safetensors_find(file, name, DLC_F32, param.shape);
-    dlc_free(name);
-    return status;
-}
-
-static dlc_status find_weights(const dlc_session *session,
-                               const dlc_safetensors *file) {
-    for (int32_t i = 0; i < dlc_full_param_count(session, session->net); i++)
-        DLC_TRY(find_param(session, session->net, i, file, ""));
-    return DLC_OK;
-}
-
 static int is_of_average(const char *name) {
     return strncmp(name, DLC_EMA_NAME "/", sizeof DLC_EMA_NAME) == 0;
 }
 
-static int has_average(const dlc_safetensors *file) {
+int dlc_compatibility_has_average(const dlc_safetensors *file) {
     for (size_t i = 0; i < dlc_safetensors_count(file); i++)
         if (is_of_average(dlc_safetensors_at(file, i)->name))
             return 1;
     return 0;
 }
 
-int dlc_compatibility_needs(const dlc_session *session, const dlc_safetensors *file,
-                            int32_t state) {
-    return dlc_solver_saves(&session->solver, state) &&
-           (state < session->solver.slots || has_average(file));
+static dlc_status find_tensor(void *context, const dlc_full_tensor *tensor) {
+    const fit_state *fit = context;
+    return tensor->slot < fit->session->solver.slots || fit->has_average
+               ? dlc_safetensors_find(fit->file, tensor->name, DLC_F32, tensor->shape)
+               : DLC_OK;
 }
 
-static dlc_status find_slots(const dlc_session *session, const dlc_safetensors *file) {
-    char prefix[128];
-    for (int32_t slot = 0; slot < dlc_solver_states(&session->solver); slot++) {
-        snprintf(prefix, sizeof prefix, "%s/",
-                 dlc_solver_state_name(&session->solver, slot));
-        int needs = dlc_compatibility_needs(session, file, slot);
-        for (int32_t i = 0; needs && i < dlc_full_param_count(session, session->net);
-             i++)
-            if (!dlc_full_param_at(session, session->net, i).is_buffer)
-                DLC_TRY(find_param(session, session->net, i, file, prefix));
-    }
-    if (!DLC_CAN(session->consistency_ops, load))
+static dlc_status find_model_state(const fit_state *fit) {
+    if (!DLC_CAN(fit->session->consistency_ops, load))
         return DLC_OK;
-    if (!dlc_safetensors_get(file, DLC_MODEL_STATE_TENSOR))
+    if (!dlc_safetensors_get(fit->file, DLC_MODEL_STATE_TENSOR))
         return dlc_fail(DLC_ERR_DATA, "%s has no state of a consistency model",
-                        dlc_safetensors_path(file));
-    return dlc_safetensors_find(file, DLC_MODEL_STATE_TENSOR, DLC_U8, NULL);
+                        dlc_safetensors_path(fit->file));
+    return dlc_safetensors_find(fit->file, DLC_MODEL_STATE_TENSOR, DLC_U8, NULL);
 }
 
 /* Does this run, with these parameters, have a use for the tensor? */
@@ -227,10 +277,9 @@ static int has_use(const dlc_session *session, const dlc_names *params,
 
 /* Finds differences that the settings do not show. */
 static void compare_tensors(fit_state *fit) {
-    const dlc_session *session = fit->session;
-    dlc_status status = find_weights(session, fit->file);
+    dlc_status status = dlc_full_tensors_visit(fit->session, find_tensor, fit);
     if (status == DLC_OK)
-        status = find_slots(session, fit->file);
+        status = find_model_state(fit);
     if (status == DLC_ERR_DATA)
         refuse(fit, "tensors", dlc_detail(), "required");
     else if (status != DLC_OK)
@@ -316,7 +365,9 @@ static void compare_seed(fit_state *fit) {
 
 dlc_status dlc_compatibility_check(const dlc_session *session,
                                    const dlc_safetensors *file) {
-    fit_state fit = {.session = session, .file = file};
+    fit_state fit = {.session = session,
+                     .file = file,
+                     .has_average = dlc_compatibility_has_average(file)};
     int64_t number;
     DLC_TRY(dlc_metadata_number(file, "dlcore.iteration", &number));
     DLC_TRY(dlc_metadata_number(file, "dlcore.seed", &number));

@@ -20,6 +20,7 @@
 #include "base/process.h"
 #include "base/sync.h"
 #include "base/write.h"
+#include "checkpoint/full_params.h"
 
 int dlc_run_folder_is_planned(const dlc_setup *setup) {
     const dlc_settings *run = setup->train_settings;
@@ -324,14 +325,6 @@ dlc_status dlc_run_folder_claim(dlc_run_folder *folder) {
 
 /* ---- Opening and closing ----------------------------------------------------- */
 
-/* What rank 0 broadcasts to the other ranks. */
-typedef struct run_notice {
-    dlc_status status;
-    dlc_run_begin begin;
-    char path[PATH_MAX];
-    char detail[1024];
-} run_notice;
-
 static dlc_status open_as_rank_0(const dlc_setup *setup, const char *resume,
                                  dlc_run_folder *folder) {
     const char *named = dlc_settings_get_string(setup->train_settings, "run_dir");
@@ -339,26 +332,22 @@ static dlc_status open_as_rank_0(const dlc_setup *setup, const char *resume,
     return dlc_run_folder_is_planned(setup) ? dlc_run_folder_claim(folder) : DLC_OK;
 }
 
+/* Gives the other ranks what rank 0 has chosen. */
 static dlc_status share_folder(dlc_job *job, dlc_status status,
                                dlc_run_folder *folder) {
-    run_notice *notice = dlc_alloc(1, sizeof *notice);
-    if (!notice)
-        return DLC_ERR_NOMEM;
-    notice->status = status;
-    notice->begin = folder->begin;
-    snprintf(notice->path, sizeof notice->path, "%s", folder->path ? folder->path : "");
-    if (status != DLC_OK)
-        snprintf(notice->detail, sizeof notice->detail, "%s", dlc_detail());
-    status = dlc_job_broadcast(job, 0, notice, sizeof *notice);
-    if (status == DLC_OK && notice->status != DLC_OK)
-        status = dlc_fail(notice->status, "%s", notice->detail);
-    folder->begin = notice->begin;
-    if (status == DLC_OK && notice->path[0] && !folder->path) {
-        folder->path = dlc_strdup(notice->path);
-        status = folder->path ? DLC_OK : DLC_ERR_NOMEM;
+    struct {
+        dlc_run_begin begin;
+        char path[PATH_MAX];
+    } choice = {.begin = folder->begin};
+    DLC_TRY(dlc_broadcast_status(job, status));
+    snprintf(choice.path, sizeof choice.path, "%s", folder->path ? folder->path : "");
+    DLC_TRY(dlc_job_broadcast(job, 0, &choice, sizeof choice));
+    folder->begin = choice.begin;
+    if (choice.path[0] && !folder->path) {
+        folder->path = dlc_strdup(choice.path);
+        return folder->path ? DLC_OK : DLC_ERR_NOMEM;
     }
-    dlc_free(notice);
-    return status;
+    return DLC_OK;
 }
 
 dlc_status dlc_run_folder_open(const dlc_setup *setup, dlc_job *job, const char *resume,

@@ -22,8 +22,8 @@ typedef struct dlc_safetensor {
     const char *name;
     dlc_dtype dtype;
     dlc_shape shape;
-    const void
-        *data; /* for writing; NULL only if there are no elements or `get` is set */
+    /* For writing; NULL only if there are no elements or `get` is set. */
+    const void *data;
     /* Optional, for writing: gives the bytes from `at` on when they are written, as
      * many as there are at once. They must stay valid only until the next call, so that
      * neither all tensors nor a whole one have to be in memory. */
@@ -84,11 +84,10 @@ int dlc_safetensor_is_real(const dlc_safetensor *tensor);
  * caller frees with dlc_free. */
 dlc_status dlc_safetensors_read_f32(const dlc_safetensors *file,
                                     const dlc_safetensor *tensor, float **values);
+/* The name of its type in the file that it was read from: "F32". */
+const char *dlc_safetensor_type(const dlc_safetensor *tensor);
 /* Appends a shape as "[32, 3, 5, 5]". */
 void dlc_safetensor_print_shape(dlc_text *text, const dlc_shape *shape);
-/* The name of its type in the file: "F32". */
-const char *dlc_safetensor_type(const dlc_safetensors *file,
-                                const dlc_safetensor *tensor);
 
 /* A value of the metadata; NULL if there is no such key. */
 const char *dlc_safetensors_metadata(const dlc_safetensors *file, const char *key);

@@ -8,7 +8,7 @@
 #include <xxhash.h>
 
 #include "base/memory.h"
-#include "checkpoint/safetensors_file.h"
+#include "checkpoint/safetensors_format.h"
 
 enum { CHUNK_BYTES = 1 << 20 };
 

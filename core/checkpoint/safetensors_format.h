@@ -1,11 +1,11 @@
-/* Constants of the safetensors format that the reader and the writer share. */
+/* What the reader, the writer and the checksum of safetensors files share. */
 #ifndef DLC_CHECKPOINT_SAFETENSORS_FORMAT_H
 #define DLC_CHECKPOINT_SAFETENSORS_FORMAT_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include <jansson.h>
 
-#include <dlcore/tensor.h>
+#include "base/names.h"
+#include "checkpoint/safetensors.h"
 
 /* The file begins with the header's length: 8 bytes, little endian. */
 #define LENGTH_BYTES 8
@@ -26,15 +26,33 @@
 #define SEALED_KEY "dlcore.sealed"
 #define SEALED_VALUE "xxh64"
 
-/* An element type; `dtype` is 0 where the SDK has no such type. */
-typedef struct dlc_format_type {
-    char text[8];
-    size_t bytes;
-    dlc_dtype dtype;
-} dlc_format_type;
+/* The name of an element type in files: "F32"; NULL if they cannot have it. */
+const char *dlc_safetensors_type_name(dlc_dtype dtype);
 
-/* The type with this text, or this type of the SDK; NULL if there is none. */
-const dlc_format_type *dlc_format_type_find(const char *text);
-const dlc_format_type *dlc_format_type_of(dlc_dtype dtype);
+typedef struct dlc_safetensors_entry {
+    dlc_safetensor tensor; /* first: its address is that of the entry */
+    const char *type;      /* "F32" */
+    uint64_t begin, end;   /* in the data */
+} dlc_safetensors_entry;
+
+/* An open file. */
+struct dlc_safetensors {
+    char *path;
+    json_t *root;     /* owns names and metadata */
+    json_t *metadata; /* NULL: none */
+    size_t count;
+    dlc_safetensors_entry *entries;
+    const char **names; /* of the entries, for the nearest one */
+    dlc_names index;    /* the same names: their places in `entries` */
+    char *header;       /* as in the file */
+    uint64_t header_length;
+    uint64_t data_bytes;
+    int fd; /* tensors are read from it on request */
+};
+
+/* Reads exactly `bytes`. DLC_ERR_DATA if the file ends before, DLC_ERR_IO if the system
+ * fails to read it. */
+dlc_status dlc_safetensors_read_at(const dlc_safetensors *file, uint64_t begin,
+                                   void *into, uint64_t bytes);
 
 #endif

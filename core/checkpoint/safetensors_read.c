@@ -18,11 +18,42 @@
 #include "base/process.h"
 #include "base/read.h"
 #include "base/suggest.h"
-#include "checkpoint/safetensors_file.h"
+#include "checkpoint/safetensors_format.h"
+
+/* ---- Element types ------------------------------------------------------------ */
+
+/* `dtype` is 0 where the SDK has no such type. */
+static const struct element_type {
+    char name[8];
+    size_t bytes;
+    dlc_dtype dtype;
+} types[] = {
+    {"F32", 4, DLC_F32}, {"BF16", 2, DLC_BF16}, {"F16", 2, DLC_F16},
+    {"F64", 8, DLC_F64}, {"I32", 4, DLC_I32},   {"I64", 8, DLC_I64},
+    {"U8", 1, DLC_U8},   {"BOOL", 1, 0},        {"I8", 1, 0},
+    {"I16", 2, 0},       {"U16", 2, 0},         {"U32", 4, 0},
+    {"U64", 8, 0},       {"F8_E5M2", 1, 0},     {"F8_E4M3", 1, 0},
+};
+
+enum { TYPES = sizeof types / sizeof *types };
+
+static const struct element_type *find_type(const char *name) {
+    for (size_t i = 0; name && i < TYPES; i++)
+        if (strcmp(name, types[i].name) == 0)
+            return &types[i];
+    return NULL;
+}
+
+const char *dlc_safetensors_type_name(dlc_dtype dtype) {
+    for (size_t i = 0; dtype && i < TYPES; i++)
+        if (types[i].dtype == dtype)
+            return types[i].name;
+    return NULL;
+}
 
 /* ---- The bytes --------------------------------------------------------------- */
 
-static dlc_status open_file(const char *path, int *fd, uint64_t *bytes) {
+static dlc_status open_tensors(const char *path, int *fd, uint64_t *bytes) {
     struct stat info;
     /* Not blocking: a pipe must be refused, not waited for. */
     int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -123,23 +154,15 @@ static dlc_status check_metadata(dlc_safetensors *file) {
     return DLC_OK;
 }
 
-static dlc_status parse_type(const dlc_safetensors *file, const json_t *json,
-                             entry *into) {
-    const char *text = json_string_value(json_object_get(json, "dtype"));
-    into->type = text ? dlc_format_type_find(text) : NULL;
-    if (!into->type)
-        return bad_entry(file, into->tensor.name, "has no known dtype");
-    into->tensor.dtype = into->type->dtype;
-    return DLC_OK;
-}
-
+/* Sets *bytes to `bytes_each` times the number of elements. */
 static dlc_status parse_shape(const dlc_safetensors *file, const json_t *json,
-                              entry *into, uint64_t *bytes) {
+                              size_t bytes_each, dlc_safetensors_entry *into,
+                              uint64_t *bytes) {
     const json_t *dims = json_object_get(json, "shape");
     size_t rank = json_array_size(dims); /* 0 if it is none */
     if (!json_is_array(dims) || rank > DLC_MAX_DIMS)
         return bad_entry(file, into->tensor.name, "has no shape of up to 6 dimensions");
-    uint64_t product = into->type->bytes;
+    uint64_t product = bytes_each;
     for (size_t i = 0; i < rank; i++) {
         const json_t *dim = json_array_get(dims, i);
         json_int_t value = json_integer_value(dim);
@@ -157,7 +180,7 @@ static dlc_status parse_shape(const dlc_safetensors *file, const json_t *json,
 }
 
 static dlc_status parse_offsets(const dlc_safetensors *file, const json_t *json,
-                                entry *into) {
+                                dlc_safetensors_entry *into) {
     const json_t *offsets = json_object_get(json, "data_offsets");
     const json_t *begin = json_array_get(offsets, 0);
     const json_t *end = json_array_get(offsets, 1);
@@ -171,13 +194,18 @@ static dlc_status parse_offsets(const dlc_safetensors *file, const json_t *json,
 }
 
 static dlc_status parse_entry(const dlc_safetensors *file, const char *name,
-                              const json_t *json, entry *into) {
+                              const json_t *json, dlc_safetensors_entry *into) {
     uint64_t bytes = 0;
     into->tensor.name = name;
     if (json_object_size(json) != 3)
         return bad_entry(file, name, "doesn't have dtype, shape and data_offsets");
-    DLC_TRY(parse_type(file, json, into));
-    DLC_TRY(parse_shape(file, json, into, &bytes));
+    const struct element_type *type = find_type(
+        json_string_value(json_object_get(json, "dtype")));
+    if (!type)
+        return bad_entry(file, name, "has no known dtype");
+    into->tensor.dtype = type->dtype;
+    into->type = type->name;
+    DLC_TRY(parse_shape(file, json, type->bytes, into, &bytes));
     DLC_TRY(parse_offsets(file, json, into));
     if (into->end - into->begin != bytes)
         return dlc_fail(DLC_ERR_DATA,
@@ -188,7 +216,7 @@ static dlc_status parse_entry(const dlc_safetensors *file, const char *name,
 }
 
 static int compare_entries(const void *left, const void *right) {
-    const entry *a = left, *b = right;
+    const dlc_safetensors_entry *a = left, *b = right;
     if (a->begin != b->begin)
         return a->begin < b->begin ? -1 : 1;
     return a->end < b->end ? -1 : a->end > b->end;
@@ -199,7 +227,7 @@ static int compare_entries(const void *left, const void *right) {
 static dlc_status check_layout(const dlc_safetensors *file) {
     uint64_t at = 0;
     for (size_t i = 0; i < file->count; i++) {
-        const entry *next = &file->entries[i];
+        const dlc_safetensors_entry *next = &file->entries[i];
         if (next->begin != at)
             return dlc_fail(DLC_ERR_DATA,
                             "%s: tensor '%s' should begin at byte %" PRIu64
@@ -250,7 +278,7 @@ dlc_status dlc_safetensors_open_header(const char *path, dlc_safetensors **file)
     int fd = -1;
     uint64_t bytes = 0;
     dlc_process_return();
-    DLC_TRY(open_file(path, &fd, &bytes));
+    DLC_TRY(open_tensors(path, &fd, &bytes));
     dlc_status status = DLC_ERR_NOMEM;
     dlc_safetensors *made = dlc_alloc(1, sizeof *made);
     if (made) {
@@ -307,25 +335,24 @@ const dlc_safetensor *dlc_safetensors_at(const dlc_safetensors *file, size_t ind
     return &file->entries[index].tensor;
 }
 
-static const entry *get_entry(const dlc_safetensors *file, const char *name) {
+static const dlc_safetensors_entry *get_entry(const dlc_safetensors *file,
+                                              const char *name) {
     ptrdiff_t i = dlc_names_find(&file->index, name);
     return i < 0 ? NULL : &file->entries[i];
 }
 
 const dlc_safetensor *dlc_safetensors_get(const dlc_safetensors *file,
                                           const char *name) {
-    const entry *found = get_entry(file, name);
+    const dlc_safetensors_entry *found = get_entry(file, name);
     return found ? &found->tensor : NULL;
-}
-
-const char *dlc_safetensor_type(const dlc_safetensors *file,
-                                const dlc_safetensor *tensor) {
-    const entry *found = get_entry(file, tensor->name);
-    return found ? found->type->text : "?";
 }
 
 const char *dlc_safetensors_metadata(const dlc_safetensors *file, const char *key) {
     return json_string_value(json_object_get(file->metadata, key));
+}
+
+const char *dlc_safetensor_type(const dlc_safetensor *tensor) {
+    return ((const dlc_safetensors_entry *)tensor)->type;
 }
 
 void dlc_safetensor_print_shape(dlc_text *text, const dlc_shape *shape) {
@@ -353,8 +380,8 @@ static dlc_status wrong_shape(const dlc_safetensors *file, const char *name,
 /* Finds the entry with this name and checks its type and shape. */
 static dlc_status find_entry(const dlc_safetensors *file, const char *name,
                              dlc_dtype dtype, const dlc_shape *shape,
-                             const entry **wanted) {
-    const entry *found = get_entry(file, name);
+                             const dlc_safetensors_entry **wanted) {
+    const dlc_safetensors_entry *found = get_entry(file, name);
     if (!found) {
         const char *nearest = dlc_nearest(name, file->names, file->count);
         return dlc_fail(DLC_ERR_DATA, "%s has no tensor '%s'%s%s%s", file->path, name,
@@ -363,8 +390,8 @@ static dlc_status find_entry(const dlc_safetensors *file, const char *name,
     }
     if (found->tensor.dtype != dtype)
         return dlc_fail(DLC_ERR_DATA, "%s: tensor '%s' is of type %s, but %s is needed",
-                        file->path, name, found->type->text,
-                        dlc_format_type_of(dtype)->text);
+                        file->path, name, found->type,
+                        dlc_safetensors_type_name(dtype));
     if (shape && !dlc_shape_equal(&found->tensor.shape, shape))
         return wrong_shape(file, name, &found->tensor.shape, shape);
     *wanted = found;
@@ -373,13 +400,13 @@ static dlc_status find_entry(const dlc_safetensors *file, const char *name,
 
 dlc_status dlc_safetensors_find(const dlc_safetensors *file, const char *name,
                                 dlc_dtype dtype, const dlc_shape *shape) {
-    const entry *found = NULL;
+    const dlc_safetensors_entry *found = NULL;
     return find_entry(file, name, dtype, shape, &found);
 }
 
 dlc_status dlc_safetensors_read(const dlc_safetensors *file, const char *name,
                                 dlc_dtype dtype, const dlc_shape *shape, void **data) {
-    const entry *found = NULL;
+    const dlc_safetensors_entry *found = NULL;
     dlc_status status = find_entry(file, name, dtype, shape, &found);
     if (!found)
         return status;
@@ -394,5 +421,70 @@ dlc_status dlc_safetensors_read(const dlc_safetensors *file, const char *name,
         return status;
     }
     *data = read;
+    return DLC_OK;
+}
+
+/* ---- As float32 --------------------------------------------------------------- */
+
+/* Every other floating-point type but float64 fits into float32 exactly. Values are
+ * little endian, like this machine's. */
+static float from_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float from_bf16(uint16_t bits) {
+    return from_bits((uint32_t)bits << 16);
+}
+
+/* Normal numbers differ in the exponent's bias, subnormal ones are multiples of 2^-24.
+ */
+static float from_f16(uint16_t bits) {
+    uint32_t sign = (uint32_t)(bits & 0x8000) << 16;
+    uint32_t exponent = bits >> 10 & 31, fraction = bits & 1023;
+    if (exponent == 31)
+        return from_bits(sign | 0x7f800000 | fraction << 13);
+    if (exponent)
+        return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+    float value = (float)fraction * 0x1p-24f;
+    return sign ? -value : value;
+}
+
+static void convert_values(dlc_dtype dtype, const void *from, size_t count, float *to) {
+    // NOLINTBEGIN(clang-analyzer-core.NullDereference): dlc_safetensors_read sets `raw`
+    for (size_t i = 0; i < count; i++) {
+        if (dtype == DLC_BF16)
+            to[i] = from_bf16(((const uint16_t *)from)[i]);
+        else if (dtype == DLC_F16)
+            to[i] = from_f16(((const uint16_t *)from)[i]);
+        else
+            to[i] = (float)((const double *)from)[i];
+    }
+    // NOLINTEND(clang-analyzer-core.NullDereference)
+}
+
+int dlc_safetensor_is_real(const dlc_safetensor *tensor) {
+    return tensor->dtype == DLC_F32 || tensor->dtype == DLC_F16 ||
+           tensor->dtype == DLC_BF16 || tensor->dtype == DLC_F64;
+}
+
+dlc_status dlc_safetensors_read_f32(const dlc_safetensors *file,
+                                    const dlc_safetensor *tensor, float **values) {
+    size_t count = (size_t)dlc_shape_count(&tensor->shape);
+    void *raw = NULL;
+    DLC_TRY(
+        dlc_safetensors_read(file, tensor->name, tensor->dtype, &tensor->shape, &raw));
+    if (tensor->dtype == DLC_F32) {
+        *values = raw;
+        return DLC_OK;
+    }
+    float *made = dlc_alloc(count, sizeof *made);
+    if (made)
+        convert_values(tensor->dtype, raw, count, made);
+    dlc_free(raw);
+    if (!made)
+        return DLC_ERR_NOMEM;
+    *values = made;
     return DLC_OK;
 }

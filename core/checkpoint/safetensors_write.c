@@ -11,11 +11,9 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/names.h"
 #include "base/process.h"
 #include "base/sync.h"
 #include "base/write.h"
-#include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_format.h"
 
 /* Bytes that are hashed and written at a time: few enough to stay in the cache. */
@@ -33,7 +31,8 @@ static dlc_status check_names(const dlc_safetensor *tensors, size_t count,
                               dlc_names *names) {
     for (size_t i = 0; i < count; i++) {
         const char *name = tensors[i].name;
-        if (!dlc_format_type_of(tensors[i].dtype) || strcmp(name, METADATA_KEY) == 0)
+        if (!dlc_safetensors_type_name(tensors[i].dtype) ||
+            strcmp(name, METADATA_KEY) == 0)
             return dlc_fail(DLC_ERR_INTERNAL,
                             "tensor '%s' of type %d cannot be stored in a file", name,
                             (int)tensors[i].dtype);
@@ -74,7 +73,7 @@ static dlc_safetensor *sort_tensors(const dlc_safetensor *tensors, size_t count)
 
 static void add_tensor(dlc_json *json, const dlc_safetensor *tensor, size_t begin) {
     dlc_json_object(json, tensor->name);
-    dlc_json_string(json, "dtype", dlc_format_type_of(tensor->dtype)->text);
+    dlc_json_string(json, "dtype", dlc_safetensors_type_name(tensor->dtype));
     dlc_json_array(json, "shape");
     for (int32_t i = 0; i < tensor->shape.rank; i++)
         dlc_json_int(json, NULL, tensor->shape.dims[i]);
@@ -120,7 +119,7 @@ static dlc_status make_header(const dlc_safetensor *tensors, size_t count,
 
 /* ---- The file ---------------------------------------------------------------- */
 
-static dlc_status cannot_write(const char *path) {
+static dlc_status cannot_write_part(const char *path) {
     return dlc_fail(DLC_ERR_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
@@ -141,8 +140,9 @@ static dlc_status lock_part(int fd, const char *part) {
     if (error == EWOULDBLOCK)
         return is_busy(part);
     errno = error;
-    return !error || error == ENOLCK || dlc_is_unsupported(error) ? DLC_OK
-                                                                  : cannot_write(part);
+    return !error || error == ENOLCK || dlc_is_unsupported(error)
+               ? DLC_OK
+               : cannot_write_part(part);
 }
 
 /* Removes what an earlier writer left behind when it was killed. A file that another
@@ -153,7 +153,7 @@ static dlc_status remove_stale(const char *part) {
     struct stat info;
     int fd = open(part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
-        return errno == ENOENT ? DLC_OK : cannot_write(part);
+        return errno == ENOENT ? DLC_OK : cannot_write_part(part);
     int known = fstat(fd, &info) == 0;
     int ours = known && S_ISREG(info.st_mode) && info.st_nlink <= 1 &&
                info.st_uid == geteuid();
@@ -168,7 +168,7 @@ static dlc_status remove_stale(const char *part) {
         status = lock_part(fd, part);
     int in_place = status == DLC_OK ? dlc_is_file_at(fd, part) : 0;
     if (in_place < 0 || (in_place > 0 && unlink(part) && errno != ENOENT))
-        status = cannot_write(part);
+        status = cannot_write_part(part);
     close(fd);
     return status;
 }
@@ -182,11 +182,11 @@ static dlc_status open_part(writer *to) {
         to->fd = open(to->part, flags, 0666);
     }
     if (to->fd < 0)
-        return errno == EEXIST ? is_busy(to->part) : cannot_write(to->part);
+        return errno == EEXIST ? is_busy(to->part) : cannot_write_part(to->part);
     dlc_status status = lock_part(to->fd, to->part);
     int in_place = status == DLC_OK ? dlc_is_file_at(to->fd, to->part) : 1;
     if (in_place < 1)
-        status = in_place < 0 ? cannot_write(to->part) : is_busy(to->part);
+        status = in_place < 0 ? cannot_write_part(to->part) : is_busy(to->part);
     if (status != DLC_OK) {
         close(to->fd);
         to->fd = -1;
@@ -194,12 +194,12 @@ static dlc_status open_part(writer *to) {
     return status;
 }
 
-static dlc_status put(writer *to, const void *data, size_t bytes) {
+static dlc_status put_bytes(writer *to, const void *data, size_t bytes) {
     const char *from = data;
     while (bytes) {
         size_t chunk = bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES;
         if (dlc_write_all(to->fd, from, chunk) < chunk)
-            return cannot_write(to->part);
+            return cannot_write_part(to->part);
         XXH64_update(&to->hash, from, chunk);
         from += chunk;
         bytes -= chunk;
@@ -211,7 +211,7 @@ static dlc_status put_length(writer *to, uint64_t length) {
     unsigned char bytes[LENGTH_BYTES];
     for (int i = 0; i < LENGTH_BYTES; i++)
         bytes[i] = (unsigned char)(length >> 8 * i);
-    return put(to, bytes, sizeof bytes);
+    return put_bytes(to, bytes, sizeof bytes);
 }
 
 /* Writes the digest of everything else to its place in the header. */
@@ -227,17 +227,17 @@ static dlc_status seal(writer *to, const dlc_text *header) {
     while (written < 0 && errno == EINTR);
     if (written >= 0 && written != DIGITS)
         errno = ENOSPC;
-    return written == DIGITS ? DLC_OK : cannot_write(to->part);
+    return written == DIGITS ? DLC_OK : cannot_write_part(to->part);
 }
 
 static dlc_status put_tensor(writer *to, const dlc_safetensor *tensor) {
     const void *data = tensor->data;
     size_t bytes = tensor_bytes(tensor);
     if (!tensor->get)
-        return put(to, data, bytes);
+        return put_bytes(to, data, bytes);
     for (size_t at = 0, n = 0; at < bytes; at += n) {
         DLC_TRY(tensor->get(tensor->context, at, &data, &n));
-        DLC_TRY(put(to, data, n));
+        DLC_TRY(put_bytes(to, data, n));
     }
     return DLC_OK;
 }
@@ -246,12 +246,12 @@ static dlc_status put_all(writer *to, const dlc_text *header,
                           const dlc_safetensor *tensors, size_t count) {
     XXH64_reset(&to->hash, 0);
     DLC_TRY(put_length(to, header->length));
-    DLC_TRY(put(to, header->bytes, header->length));
+    DLC_TRY(put_bytes(to, header->bytes, header->length));
     for (size_t i = 0; i < count; i++)
         DLC_TRY(put_tensor(to, &tensors[i]));
     DLC_TRY(seal(to, header));
     errno = dlc_sync(to->fd, to->part);
-    return errno ? cannot_write(to->part) : DLC_OK;
+    return errno ? cannot_write_part(to->part) : DLC_OK;
 }
 
 /* Opens the file's folder first, so that a problem with it is found before anything is
@@ -290,15 +290,15 @@ static dlc_status write_part(writer *to, const char *path, const dlc_text *heade
     if (status == DLC_OK)
         status = put_all(to, header, tensors, count);
     if (status == DLC_OK && rename(to->part, path))
-        status = cannot_write(path);
+        status = cannot_write_part(path);
     if (status != DLC_OK)
         unlink(to->part);
     close(to->fd); /* releases the lock */
     return status;
 }
 
-static dlc_status write_file(const char *path, const dlc_text *header,
-                             const dlc_safetensor *tensors, size_t count) {
+static dlc_status write_in_folder(const char *path, const dlc_text *header,
+                                  const dlc_safetensor *tensors, size_t count) {
     int folder = -1;
     writer to = {.fd = -1};
     dlc_process_return();
@@ -324,7 +324,7 @@ dlc_status dlc_safetensors_write(const char *path, const dlc_safetensor *tensors
         return DLC_ERR_NOMEM;
     dlc_status status = make_header(sorted, count, metadata, metadata_count, &header);
     if (status == DLC_OK)
-        status = write_file(path, &header, sorted, count);
+        status = write_in_folder(path, &header, sorted, count);
     dlc_text_free(&header);
     dlc_free(sorted);
     return status;

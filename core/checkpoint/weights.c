@@ -11,7 +11,130 @@
 #include "base/names.h"
 #include "base/suggest.h"
 #include "checkpoint/full_params.h"
-#include "checkpoint/weights_name.h"
+
+/* ---- Rules "FROM=TO", in which each '*' stands for any text ------------------ */
+
+enum { STARS_MOST = 4 };
+
+/* The texts that the stars of FROM stand for. */
+typedef struct matched {
+    const char *text[STARS_MOST];
+    size_t length[STARS_MOST];
+} matched;
+
+static size_t count_stars(const char *pattern, size_t length) {
+    size_t stars = 0;
+    for (size_t i = 0; i < length; i++)
+        stars += pattern[i] == '*';
+    return stars;
+}
+
+dlc_status dlc_weights_check_map(const char *map) {
+    const char *equals = strchr(map, '=');
+    if (!equals || equals == map || !equals[1] || strchr(equals + 1, '='))
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "'%s' renames no tensor: write FROM=TO, such as "
+                        "'fc.weight=ip1.weight' or 'backbone.*=*'",
+                        map);
+    size_t from = count_stars(map, (size_t)(equals - map));
+    size_t to = count_stars(equals + 1, strlen(equals + 1));
+    if (from > STARS_MOST)
+        return dlc_fail(DLC_ERR_CONFIG, "'%s' has more than %d '*' before the '='", map,
+                        STARS_MOST);
+    if (to > from)
+        return dlc_fail(DLC_ERR_CONFIG,
+                        "'%s': each '*' after the '=' stands for what a '*' before it "
+                        "has matched, and there are more after it than before it",
+                        map);
+    return DLC_OK;
+}
+
+/* Finds the first `length` bytes of `piece` in a text; NULL: they do not occur. */
+static const char *find_piece(const char *text, const char *piece, size_t length) {
+    size_t left = strlen(text);
+    return left < length ? NULL : length ? memmem(text, left, piece, length) : text;
+}
+
+/* Matches the whole name. Every star but the last stands for the shortest text that
+ * lets the rest match. */
+static int match_pattern(const char *pattern, size_t length, const char *name,
+                         matched *found) {
+    const char *end = pattern + length;
+    const char *star = memchr(pattern, '*', length);
+    size_t piece = star ? (size_t)(star - pattern) : length;
+    if (strncmp(name, pattern, piece) != 0)
+        return 0;
+    name += piece;
+    for (size_t i = 0; star; i++) {
+        pattern = star + 1;
+        star = memchr(pattern, '*', (size_t)(end - pattern));
+        piece = (size_t)((star ? star : end) - pattern);
+        const char *next = name;
+        if (star)
+            next = find_piece(name, pattern, piece);
+        else if (strlen(name) >= piece)
+            next = name + strlen(name) - piece;
+        if (!next || strlen(next) < piece || strncmp(next, pattern, piece) != 0)
+            return 0;
+        found->text[i] = name;
+        found->length[i] = (size_t)(next - name);
+        name = next + piece;
+    }
+    return !*name;
+}
+
+/* Renames *name, which is the caller's to dlc_free, if it matches FROM. Returns whether
+ * it does; *name is NULL if memory ran out. */
+static int rename_tensor(const char *map, char **name) {
+    const char *equals = strchr(map, '=');
+    matched found = {{NULL}, {0}};
+    if (!match_pattern(map, (size_t)(equals - map), *name, &found))
+        return 0;
+    dlc_text renamed = {0};
+    const char *to = equals + 1;
+    for (size_t i = 0; *to; i++) {
+        size_t piece = strcspn(to, "*");
+        dlc_text_append(&renamed, to, piece);
+        to += piece;
+        if (!*to)
+            break;
+        dlc_text_append(&renamed, found.text[i], found.length[i]);
+        to++;
+    }
+    char *made = dlc_text_status(&renamed) == DLC_OK
+                     ? dlc_strdup(dlc_text_string(&renamed))
+                     : NULL;
+    dlc_text_free(&renamed);
+    dlc_free(*name);
+    *name = made;
+    return 1;
+}
+
+/* ---- PyTorch's names ----------------------------------------------------------- */
+
+/* Is it PyTorch's count of the batches that a batch norm has seen? No net needs it. */
+static int is_batch_counter(const char *name) {
+    static const char counter[] = ".num_batches_tracked";
+    size_t length = strlen(name), own = strlen(counter);
+    return length > own && strcmp(name + length - own, counter) == 0;
+}
+
+/* What `batch_norm` calls the parameter that PyTorch gives this name; a copy of other
+ * names. Release it with dlc_free; NULL if memory runs out. */
+static char *batch_norm_name(const char *name) {
+    static const char *const names[][2] = {{".weight", ".scale"},
+                                           {".running_mean", ".mean"},
+                                           {".running_var", ".variance"}};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t own = strlen(names[i][0]);
+        if (length > own && strcmp(name + length - own, names[i][0]) == 0)
+            return dlc_format("%.*s%s", (int)(length - own), name, names[i][1]);
+    }
+    return dlc_strdup(name);
+}
+
+/* ---- Candidates ---------------------------------------------------------------- */
 
 /* A tensor of a file that may be a parameter. */
 typedef struct candidate {
@@ -39,8 +162,6 @@ typedef struct matching {
     int averages; /* take the average of the weights where a file has one */
     int has_averages;
 } matching;
-
-/* ---- Candidates ---------------------------------------------------------------- */
 
 /* Is it what else a checkpoint has, such as the solver's slots ("momentum/...")? */
 static int is_state(const dlc_safetensors *file, const char *name) {
@@ -94,7 +215,7 @@ static int is_param(const matching *m, const char *name) {
 static void take_batch_norm_name(const matching *m, candidate *c) {
     if (!c->name || is_param(m, c->name))
         return;
-    char *name = dlc_weights_batch_norm_name(c->name);
+    char *name = batch_norm_name(c->name);
     if (name && !is_param(m, name)) {
         dlc_free(name);
         return;
@@ -124,11 +245,11 @@ static dlc_status add_candidate(matching *m, const dlc_safetensors *file,
     m->count++;
     m->has_averages |= name != tensor->name;
     for (size_t i = 0; made->name && i < m->args->maps; i++)
-        m->has_effect[i] |= dlc_weights_rename(m->args->map[i], &made->name);
+        m->has_effect[i] |= rename_tensor(m->args->map[i], &made->name);
     take_batch_norm_name(m, made);
     if (!made->name)
         return DLC_ERR_NOMEM;
-    made->is_skipped = is_skipped(m, made->name) || dlc_weights_is_counter(made->name);
+    made->is_skipped = is_skipped(m, made->name) || is_batch_counter(made->name);
     return made->is_skipped ? DLC_OK : index_candidate(m, made);
 }
 
@@ -166,13 +287,14 @@ static dlc_status open_files(matching *m) {
 enum { MOST = 20 };
 
 /* Logs one mismatch, and frees the text; the first ones of each kind are enough. */
-static void report(size_t *kind, dlc_text *line) {
+static void report_mismatch(size_t *kind, dlc_text *line) {
     if (++*kind <= MOST)
         dlc_error("  %s", dlc_text_string(line));
     dlc_text_free(line);
 }
 
-static dlc_status find(const matching *m, const char *name, candidate **found) {
+static dlc_status find_candidate(const matching *m, const char *name,
+                                 candidate **found) {
     ptrdiff_t place = dlc_names_find(&m->candidates, name);
     candidate *first = place < 0 ? NULL : &m->list[place];
     const candidate *again = first ? first->again : NULL;
@@ -218,7 +340,7 @@ static void report_missing(matching *m, const char *name) {
     dlc_text_add(&line, "missing: %s", name);
     if (nearest)
         dlc_text_add(&line, ", the nearest name is %s", nearest);
-    report(&m->missing, &line);
+    report_mismatch(&m->missing, &line);
     dlc_free(names);
 }
 
@@ -235,9 +357,9 @@ static int report_unlike(matching *m, const candidate *c, const dlc_shape *neede
         dlc_safetensor_print_shape(&line, needed);
     } else {
         dlc_text_add(&line, "unlike: %s is of type %s, which is not read as weights",
-                     c->name, dlc_safetensor_type(c->file, c->tensor));
+                     c->name, dlc_safetensor_type(c->tensor));
     }
-    report(&m->unlike, &line);
+    report_mismatch(&m->unlike, &line);
     return 1;
 }
 
@@ -247,7 +369,7 @@ static dlc_status match_params(matching *m) {
         candidate *found = NULL;
         if (is_skipped(m, param.name))
             continue;
-        DLC_TRY(find(m, param.name, &found));
+        DLC_TRY(find_candidate(m, param.name, &found));
         if (!found) {
             m->is_missing[i] = 1;
             continue;
@@ -268,7 +390,7 @@ static void report_unexpected(matching *m) {
         dlc_text_add(&line, "unexpected: %s ", c->name);
         dlc_safetensor_print_shape(&line, &c->tensor->shape);
         dlc_text_add(&line, " in %s", dlc_safetensors_path(c->file));
-        report(&m->unexpected, &line);
+        report_mismatch(&m->unexpected, &line);
     }
 }
 
@@ -282,7 +404,7 @@ static void warn_of_rules(const matching *m) {
                      i < args->maps ? args->map[i] : args->skip[i - args->maps]);
 }
 
-static dlc_status refuse(const matching *m) {
+static dlc_status refuse_mismatches(const matching *m) {
     size_t all = m->missing + m->unexpected + m->unlike;
     return dlc_fail(
         DLC_ERR_DATA,
@@ -295,7 +417,7 @@ static dlc_status refuse(const matching *m) {
         m->unlike);
 }
 
-static dlc_status match(matching *m) {
+static dlc_status match_all(matching *m) {
     DLC_TRY(match_params(m));
     for (int32_t i = 0; i < dlc_full_param_count(m->session, m->net); i++)
         if (m->is_missing[i])
@@ -303,7 +425,7 @@ static dlc_status match(matching *m) {
     report_unexpected(m);
     warn_of_rules(m);
     if (m->missing + m->unexpected + m->unlike)
-        return refuse(m);
+        return refuse_mismatches(m);
     for (size_t i = 0; i < m->args->files; i++)
         DLC_TRY(dlc_safetensors_verify(m->file[i]));
     return DLC_OK;
@@ -311,7 +433,7 @@ static dlc_status match(matching *m) {
 
 /* ---- Loading ------------------------------------------------------------------- */
 
-static dlc_status load(const matching *m) {
+static dlc_status load_matched(const matching *m) {
     int32_t count = dlc_full_param_count(m->session, m->net), loaded = 0;
     for (int32_t i = 0; i < count; i++) {
         const candidate *from = m->of[i];
@@ -373,8 +495,9 @@ static void close_matching(matching *m) {
     dlc_free(m->file);
 }
 
-dlc_status dlc_weights_take(dlc_session *session, dlc_net *net,
-                            const dlc_weights *weights) {
+/* Rank 0. */
+static dlc_status take_weights(dlc_session *session, dlc_net *net,
+                               const dlc_weights *weights) {
     const dlc_settings *settings = session->setup->train_settings;
     matching m = {.session = session,
                   .net = net,
@@ -383,9 +506,19 @@ dlc_status dlc_weights_take(dlc_session *session, dlc_net *net,
                               dlc_settings_get_bool(settings, "test_ema")};
     dlc_status status = open_matching(&m);
     if (status == DLC_OK)
-        status = match(&m);
+        status = match_all(&m);
     if (status == DLC_OK)
-        status = load(&m);
+        status = load_matched(&m);
     close_matching(&m);
     return status;
+}
+
+dlc_status dlc_checkpoint_load_weights(dlc_session *session, dlc_net *net,
+                                       const dlc_weights *weights) {
+    dlc_status status = DLC_OK;
+    if (session->rank == 0)
+        status = take_weights(session, net, weights);
+    status = dlc_full_params_end(session, net, status);
+    DLC_TRY(dlc_broadcast_status(session->job, status));
+    return dlc_full_params_share(session, net, 0);
 }

@@ -1,6 +1,6 @@
 /* Loads weights by name: matches the tensors of safetensors files, of dlcore's or of
  * other programs, with the parameters of a net. docs/weights.md describes names and
- * layouts. Called by resume.c on rank 0.
+ * layouts. Called by the training loop, `dlcore test` and `dlcore predict`.
  */
 #ifndef DLC_CHECKPOINT_WEIGHTS_H
 #define DLC_CHECKPOINT_WEIGHTS_H
@@ -22,12 +22,16 @@ typedef struct dlc_weights {
     size_t maps;
 } dlc_weights;
 
-/* Into a test net, with [train] test_ema, loads the average of the weights where a
- * checkpoint has one. Checks all files and all tensors first, then loads. DLC_ERR_DATA
- * if parameters are missing, tensors are unexpected or have another shape or type, or
- * two tensors have one name; these have been logged, and nothing was loaded. A tensor
- * of a layer that only another phase or another part of the net has is expected. */
-dlc_status dlc_weights_take(dlc_session *session, dlc_net *net,
-                            const dlc_weights *weights);
+/* Loads weights alone into a net. Collective; rank 0 reads. Into a test net, with
+ * [train] test_ema, loads the average of the weights where a checkpoint has one. Checks
+ * all files and all tensors first, then loads. DLC_ERR_DATA if parameters are missing,
+ * tensors are unexpected or have another shape or type, or two tensors have one name;
+ * these have been logged, and nothing was loaded. A tensor of a layer that only another
+ * phase or another part of the net has is expected. */
+dlc_status dlc_checkpoint_load_weights(dlc_session *session, dlc_net *net,
+                                       const dlc_weights *weights);
+
+/* Checks a rule of dlc_weights.map. DLC_ERR_CONFIG with what is wrong. */
+dlc_status dlc_weights_check_map(const char *map);
 
 #endif

@@ -10,8 +10,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/checkpointer.h"
-#include "checkpoint/resume_schedule.h"
 #include "checkpoint/run_folder.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/rebalance/rebalance.h"

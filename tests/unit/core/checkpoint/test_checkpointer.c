@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "checkpoint/checkpointer.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/run_folder.h"
 #include "support/test.h"
 
