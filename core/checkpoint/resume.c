@@ -264,6 +264,8 @@ static dlc_status resume_newest(dlc_session *session, dlc_safetensors **file) {
     return status;
 }
 
+/* ---- What all ranks get ------------------------------------------------------- */
+
 /* Broadcasts the consistency model's bytes from rank 0, which may have none. */
 static dlc_status share_model_bytes(dlc_session *session) {
     uint64_t count = session->model_state ? session->model_state_bytes : UINT64_MAX;
@@ -278,8 +280,6 @@ static dlc_status share_model_bytes(dlc_session *session) {
     }
     return dlc_job_broadcast(session->job, 0, session->model_state, (size_t)count);
 }
-
-/* ---- What all ranks get ------------------------------------------------------- */
 
 /* Over the whole job: the communicator may be that of a pipeline stage. */
 static dlc_status share_loss_scale(const dlc_session *session) {

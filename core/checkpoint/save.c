@@ -12,8 +12,7 @@
 #include "checkpoint/run_folder.h"
 #include "session/scratch.h"
 
-/* ---- The tensors ------------------------------------------------------------------
- */
+/* ---- The tensors --------------------------------------------------------- */
 
 typedef struct tensor_list tensor_list;
 
@@ -112,8 +111,7 @@ static dlc_status list_fill(tensor_list *list, const dlc_running_averages *runni
     return list_add_model(list);
 }
 
-/* ---- The file ---------------------------------------------------------------------
- */
+/* ---- The file ------------------------------------------------------------ */
 
 static dlc_status write_file(dlc_session *session, const dlc_running_averages *running,
                              const char *path, const dlc_metadata *metadata,
