@@ -9,8 +9,7 @@
 #include "base/memory.h"
 #include "command.h"
 #include "job/job.h"
-#include "job/remote_launch.h"
-#include "job/remote_node.h"
+#include "job/launch/remote.h"
 #include "options.h"
 
 enum { KEY_HOSTS = 0x500, KEY_HOSTFILE, KEY_LAUNCHER };

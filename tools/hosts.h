@@ -4,7 +4,7 @@
 
 #include <argp.h>
 
-#include "job/hosts.h"
+#include "job/launch/hosts.h"
 
 /* Initialize with {0}. */
 typedef struct dlc_tool_hosts {

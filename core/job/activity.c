@@ -1,5 +1,5 @@
-/* Keeps and formats a rank's activity, and takes heartbeats: reads from /proc whether
- * a process computes, waits or is stopped. */
+/* Formats a rank's activity, and takes heartbeats: reads from /proc whether a process
+ * computes, waits or is stopped. */
 #include "job/activity.h"
 
 #include <inttypes.h>
@@ -36,63 +36,13 @@ void dlc_activity_text(const dlc_activity *activity, char text[DLC_ACTIVITY_TEXT
                  activity->awaited);
 }
 
-/* ---- Writing ----------------------------------------------------------------- */
-
-static void copy_text(char *to, size_t room, const char *text) {
-    size_t i = 0;
-    for (; i < room - 1 && text[i]; i++)
-        to[i] = text[i];
-    to[i] = '\0';
-}
-
-/* Lost increments do not matter: readers only look whether the value changes. */
-static void increment(_Atomic uint64_t *counter) {
-    uint64_t count = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, count + 1, memory_order_relaxed);
-}
-
-void dlc_activity_progress(dlc_shared_activity *activity) {
-    activity->current.transport[0] = '\0';
-    increment(&activity->steps);
-}
-
-void dlc_activity_set(dlc_shared_activity *activity, const char *phase,
-                      const char *name, uint64_t bytes) {
-    dlc_activity *current = &activity->current;
-    copy_text(current->phase, sizeof current->phase, phase ? phase : "");
-    copy_text(current->name, sizeof current->name, phase && name ? name : "");
-    current->bytes = bytes;
-    dlc_activity_progress(activity);
-}
-
-void dlc_activity_set_exchange(dlc_shared_activity *activity, const char *name,
-                               uint64_t bytes) {
-    dlc_activity *current = &activity->current;
-    copy_text(current->exchanged, sizeof current->exchanged, name ? name : "");
-    current->exchanged_bytes = bytes;
-    dlc_activity_progress(activity);
-}
-
-void dlc_activity_set_wait(dlc_shared_activity *activity, const char *transport,
-                           int32_t rank) {
-    activity->current.awaited = rank;
-    copy_text(activity->current.transport, sizeof activity->current.transport,
-              transport);
-}
-
-void dlc_activity_check(dlc_shared_activity *activity, int is_main) {
-    increment(&activity->checks);
-    if (is_main)
-        increment(&activity->waits);
-}
-
 /* ---- Heartbeats -------------------------------------------------------------- */
 
 /* Waiting for another rank uses little CPU time, as transports sleep when nothing
  * happens. A process that uses a tenth of a core or more is computing. Where the kernel
  * provides no times, assume that it is. */
-static int is_busy(const dlc_process_threads *now, uint64_t time,
-                   const dlc_heartbeat_last *last) {
+static int is_process_busy(const dlc_process_threads *now, uint64_t time,
+                           const dlc_heartbeat_last *last) {
     if (!last->time || !now->busy_ns || now->waits_for_disk)
         return 1;
     uint64_t busy = now->busy_ns > last->busy ? now->busy_ns - last->busy : 0;
@@ -114,7 +64,7 @@ dlc_heartbeat dlc_heartbeat_take(pid_t pid, dlc_shared_activity *activity,
     heartbeat.state = dlc_process_state_at(path);
     dlc_process_threads threads = dlc_process_threads_read(pid);
     int stopped = heartbeat.state == 'T' || heartbeat.state == 't';
-    heartbeat.busy = (char)(!stopped && is_busy(&threads, now, last));
+    heartbeat.busy = (char)(!stopped && is_process_busy(&threads, now, last));
     heartbeat.disk_wait = (char)(!stopped && threads.waits_for_disk);
     *last = (dlc_heartbeat_last){.time = now, .busy = threads.busy_ns};
     return heartbeat;

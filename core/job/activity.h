@@ -1,7 +1,7 @@
 /* What a rank is doing, in memory shared with the process that forked it, and the
  * heartbeats that the parent derives from it. The parent can read the activity even of
  * a dead rank; the rank, in turn, sees there that its parent is still alive. Written by
- * rank.c; read by hub, agent and self_watchdog. */
+ * rank/rank.c; read by hub, agent and rank/self_watchdog.c. */
 #ifndef DLC_JOB_ACTIVITY_H
 #define DLC_JOB_ACTIVITY_H
 
@@ -34,15 +34,12 @@ typedef struct dlc_shared_activity {
 #define DLC_ACTIVITY_TEXT 320
 void dlc_activity_text(const dlc_activity *activity, char text[DLC_ACTIVITY_TEXT]);
 
-/* The calls of dlc_job_..., which say what they record. */
-void dlc_activity_set(dlc_shared_activity *activity, const char *phase,
-                      const char *name, uint64_t bytes);
-void dlc_activity_set_exchange(dlc_shared_activity *activity, const char *name,
-                               uint64_t bytes);
-void dlc_activity_set_wait(dlc_shared_activity *activity, const char *transport,
-                           int32_t rank);
-void dlc_activity_progress(dlc_shared_activity *activity);
-void dlc_activity_check(dlc_shared_activity *activity, int is_main);
+/* Increments one of these counters. Lost increments do not matter: readers only look
+ * whether the value changes. */
+static inline void dlc_activity_count(_Atomic uint64_t *counter) {
+    uint64_t count = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, count + 1, memory_order_relaxed);
+}
 
 /* The state of a rank at one moment; agents send it to the hub twice a second. */
 typedef struct dlc_heartbeat {

@@ -1,12 +1,14 @@
-/* A job: the ranks that train together, and all they need beside the exchange of
- * gradients: to be launched, to find each other, to hear of a failure or a signal, and
- * to end together. Called by the commands (tools/) and by core/train.
+/* A job is the ranks that train together. This is everything that they need beside the
+ * exchange of gradients: it launches them, lets them find each other, tells all of them
+ * about failures and signals, and ends them together. Called by the commands (tools/)
+ * and by core/train.
  *
  * A rank is a process. Every rank has one control channel, a byte stream of framed
- * messages to the hub. Where this process forks the ranks, it is the hub and the
- * streams are socket pairs. Where a launcher has started one process per rank, the
- * process of rank 0 is the hub, and the others relay frames between it and their ranks
- * over TCP. Nothing large or frequent goes over the control channel.
+ * messages to the hub (hub/). Where this process forks the ranks (launch/), it is the
+ * hub and the streams are socket pairs. Where a launcher has started one process per
+ * rank, the process of rank 0 is the hub, and the others relay frames between it and
+ * their ranks over TCP. Nothing large or frequent goes over the control channel. The
+ * functions that take a dlc_job are called in a rank (rank/).
  */
 #ifndef DLC_JOB_JOB_H
 #define DLC_JOB_JOB_H
@@ -22,12 +24,12 @@
 
 typedef struct dlc_job dlc_job;
 
-/* What a rank runs; its return value is the rank's exit code (0 .. 255; see
- * dlc_exit_code). */
+/* The function that a rank runs. Its return value is the rank's exit code (0 .. 255;
+ * see dlc_exit_code). */
 typedef int (*dlc_job_main)(dlc_job *job, void *argument);
 
-/* What of this machine is looked for. Ranks of one machine that compute on its cores
- * need no more than these; with others they need to know the adapters near to them. */
+/* How much hardware to discover. Ranks on one machine that compute on its cores need
+ * only the cores; ranks on several need to know the adapters near to them. */
 typedef enum dlc_job_discovery {
     DLC_DISCOVER_NOTHING,
     DLC_DISCOVER_CORES, /* all, if another launcher has started the ranks */
@@ -48,8 +50,8 @@ typedef struct dlc_job_options {
     dlc_job_discovery discover; /* for dlc_job_machine (machines.h), if there are
                                    several ranks */
     int external; /* a launcher may have started this process: see dlc_job_run */
-    /* What all ranks must agree on, in lines "[section] key = value" or "[section]".
-     * NULL: nothing. */
+    /* The settings that must be the same on all ranks, in lines "[section] key = value"
+     * or "[section]". NULL: none. */
     const char *settings;
     double rendezvous_timeout; /* seconds to wait for external ranks; 0: 60 */
     double hang_timeout; /* seconds without progress after which a rank counts as hung;
@@ -88,9 +90,8 @@ typedef struct dlc_job_options {
 dlc_status dlc_job_run(const dlc_job_options *options, dlc_job_main main,
                        void *argument, int *exit_code);
 
-/* Whether the environment says that a launcher (torchrun, mpirun, srun) has started
- * this process as a rank of a larger job. dlc_job_run checks whether it is consistent.
- */
+/* Whether a launcher (torchrun, mpirun, srun) has started this process as a rank of a
+ * larger job, according to the environment, which dlc_job_run then checks. */
 int dlc_job_is_external(void);
 
 int dlc_job_rank(const dlc_job *job);
@@ -129,6 +130,9 @@ dlc_status dlc_job_barrier(dlc_job *job);
  * the thread that runs `main` calls it, from computing. Takes void, to fit
  * dlc_transport_args.check. */
 dlc_status dlc_job_check(void *job);
+
+/* Bytes of a rank's reason for failing, with its NUL; longer ones are cut. */
+#define DLC_FAILURE_TEXT 1024
 
 /* Tells all ranks, before the next collective, that this one cannot take part in what
  * they are opening together: until then dlc_job_check fails on the others with `status`

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "job/rank.h"
+#include "job/rank/rank.h"
 #include "topology/discover.h"
 #include "topology/graph.h"
 
@@ -47,7 +47,7 @@ typedef struct gathering {
     unsigned char *sent, *all; /* owned; padded to `most` */
 } gathering;
 
-static dlc_status gather(dlc_job *job, gathering *g) {
+static dlc_status gather_graphs(dlc_job *job, gathering *g) {
     size_t ranks = (size_t)dlc_job_ranks(job);
     DLC_TRY(dlc_job_all_gather(job, &g->size, sizeof g->size, g->sizes));
     for (size_t r = 0; r < ranks; r++)
@@ -63,7 +63,7 @@ static dlc_status gather(dlc_job *job, gathering *g) {
     return dlc_job_all_gather(job, g->sent, g->most, g->all);
 }
 
-static dlc_status add_ranks(const dlc_job *job, dlc_topo *topo) {
+static dlc_status add_job_ranks(const dlc_job *job, dlc_topo *topo) {
     for (int r = 0; r < dlc_job_ranks(job); r++) {
         const dlc_rank_info *info = dlc_job_rank_info(job, r);
         int32_t machine = dlc_topo_nth(topo, -1, DLC_TOPO_MACHINE, (size_t)info->node);
@@ -85,7 +85,7 @@ static dlc_status add_all(const dlc_job *job, const gathering *g, dlc_topo *all,
         if (g->sizes[r])
             DLC_TRY(add_machine(g->all + (size_t)r * g->most, g->sizes[r], all));
     }
-    return *complete ? add_ranks(job, all) : DLC_OK;
+    return *complete ? add_job_ranks(job, all) : DLC_OK;
 }
 
 dlc_status dlc_job_gather_machines(dlc_job *job, const dlc_topo *mine, dlc_topo *all,
@@ -96,7 +96,7 @@ dlc_status dlc_job_gather_machines(dlc_job *job, const dlc_topo *mine, dlc_topo 
     if (status == DLC_OK && mine->nodes && is_first_of_node(job, dlc_job_rank(job)))
         status = dlc_topo_pack(mine, &g.mine, &g.size);
     if (status == DLC_OK)
-        status = gather(job, &g);
+        status = gather_graphs(job, &g);
     if (status == DLC_OK)
         status = add_all(job, &g, all, complete);
     dlc_free(g.all);

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "comm/probe.h"
-#include "job/frame.h"
+#include "job/job.h"
 
 /* RDMA adapters lock the memory that they read and write. */
 #define LOCKED_LEAST ((rlim_t)8 << 20)

@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "job/acceptor.h"
-#include "job/address.h"
-#include "job/connect.h"
-#include "job/frame.h"
+#include "job/channel.h"
+#include "job/hub/acceptor.h"
+#include "job/hub/address.h"
+#include "job/hub/agent.h"
 #include "job_fixture.h"
 #include "support/sanitized.h"
 #include "support/test.h"

@@ -6,9 +6,8 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "job/hosts.h"
-#include "job/remote_output.h"
-#include "job/remote_start.h"
+#include "job/launch/hosts.h"
+#include "job/launch/remote.h"
 #include "support/test.h"
 
 /* ---- Lists ----------------------------------------------------------------------- */

@@ -11,10 +11,10 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "job/channel.h"
-#include "job/hub.h"
+#include "job/hub/hub.h"
 #include "job/job.h"
-#include "job/signals.h"
-#include "job/spawn.h"
+#include "job/launch/launch.h"
+#include "job/supervise.h"
 #include "support/test.h"
 
 enum { RANKS = 3 };
@@ -37,7 +37,7 @@ static void setup(void) {
         peer[r] = (dlc_peer){.pid = 100 + r,
                              .host = "h",
                              .running = 1,
-                             .control = pair[0],
+                             .channel = {.fd = pair[0]},
                              .output = {.fd = -1},
                              .remote = 1,
                              .joined = 1,
@@ -49,10 +49,8 @@ static void setup(void) {
 
 static void teardown(void) {
     for (int r = 0; r < RANKS; r++) {
-        if (peer[r].control >= 0)
-            close(peer[r].control);
+        dlc_channel_close(&peer[r].channel);
         close(far_end[r]);
-        dlc_text_free(&peer[r].out);
         dlc_payload_free(&peer[r].part);
     }
     dlc_free(hub.result);
@@ -154,7 +152,7 @@ TEST(first_abort_counts) {
 /* ---- Collectives ------------------------------------------------------------- */
 
 static int begin(int rank, dlc_frame frame) {
-    peer[rank].frame = frame;
+    peer[rank].channel.frame = frame;
     return dlc_hub_call_begin(&hub, rank);
 }
 
@@ -255,7 +253,7 @@ TEST(results_go_out_whole) {
         got[i] = (char)(i % 251);
     for (int r = 0; r < RANKS; r++) {
         const dlc_frame call = {DLC_FRAME_BROADCAST, 0, BYTES, r ? 0 : BYTES};
-        setsockopt(peer[r].control, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+        setsockopt(peer[r].channel.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
         say(r, &call, sizeof call);
         for (size_t sent = 0; r == 0 && sent < BYTES;) {
             ssize_t done = send(far_end[0], got + sent, BYTES - sent, MSG_DONTWAIT);
@@ -351,7 +349,7 @@ TEST(channels_pass_frames_on) {
     const dlc_frame frame = {.kind = DLC_FRAME_ABORT, .number = 7, .bytes = 5};
     const dlc_frame huge = {.kind = DLC_FRAME_ABORT,
                             .bytes = DLC_FRAME_BYTES_MAX + 1ull};
-    dlc_channel to = {.fd = peer[0].control}, from = {.fd = far_end[0]};
+    dlc_channel to = {.fd = peer[0].channel.fd}, from = {.fd = far_end[0]};
     dlc_channel_send(&to, &frame, "hello");
     dlc_channel_send(&to, &frame, "again");
     dlc_channel_flush(&to);
@@ -369,7 +367,7 @@ TEST(channels_pass_frames_on) {
     far_end[0] = dup(to.fd);
     dlc_channel_close(&to);
     dlc_channel_close(&from);
-    peer[0].control = -1;
+    peer[0].channel.fd = -1;
 }
 
 /* Writes in two pieces, with a pause that the reader has to wait through. */
@@ -384,7 +382,8 @@ static void *send_in_two(void *argument) {
 TEST(frames_are_read_whole) {
     pthread_t thread;
     char text[6] = "";
-    ck_assert_int_eq(pthread_create(&thread, NULL, send_in_two, &peer[0].control), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, send_in_two, &peer[0].channel.fd),
+                     0);
     ck_assert_int_eq(dlc_frame_read(far_end[0], text, 5), DLC_OK);
     pthread_join(thread, NULL);
     ck_assert_str_eq(text, "hello");
@@ -600,7 +599,7 @@ TEST(results_count_as_progress) {
         ck_assert_int_eq(peer[r].called, r + 1 < RANKS);
     }
     for (int r = 0; r < RANKS; r++) {
-        ck_assert(!peer[r].called && !peer[r].has_result);
+        ck_assert(!peer[r].called && !peer[r].channel.shared);
         ck_assert_uint_gt(peer[r].last_progress, ago(10));
         expect_frame(r, DLC_FRAME_RESULT, 0, "");
     }

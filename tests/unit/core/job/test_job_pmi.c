@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "job/pmi_client.h"
+#include "job/launch/pmi.h"
 #include "support/test.h"
 
 /* What a launcher answers to one request after the other; NULL: it hangs up. */

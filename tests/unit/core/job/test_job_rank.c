@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "job/frame.h"
-#include "job/rank.h"
-#include "job/signals.h"
+#include "job/channel.h"
+#include "job/rank/rank.h"
+#include "job/supervise.h"
 #include "support/test.h"
 
 typedef struct fake_hub {
@@ -64,14 +64,13 @@ static dlc_job *open_rank(fake_hub *hub) {
     ck_assert_int_eq(dlc_cores_open(NULL, &cores), DLC_OK);
     hub->channel = ends[1];
     ck_assert_int_eq(pthread_create(&hub->thread, NULL, hub_main, hub), 0);
-    const dlc_rank_args args = {.ranks = 1,
-                                .settings = "",
+    const dlc_job_options options = {.settings = "", .device = "cpu", .unbound = 1};
+    const dlc_rank_args args = {.options = &options,
+                                .ranks = 1,
                                 .control = ends[0],
                                 .activity = &activity,
                                 .local_rank = -1,
-                                .device = "cpu",
-                                .cores = cores,
-                                .unbound = 1};
+                                .cores = cores};
     dlc_status status = dlc_rank_open(&args, &job);
     ck_assert_msg(status == DLC_OK, "%s", dlc_detail());
     dlc_cores_close(cores);

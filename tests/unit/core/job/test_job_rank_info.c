@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "job/rank_info.h"
+#include "job/rank/rank_info.h"
 #include "job_fixture.h"
 #include "support/test.h"
 
@@ -82,11 +82,13 @@ TEST(devices_are_assigned_round_robin) {
         snprintf(details[r].node, sizeof details->node, "container %d", r % 2);
     }
     for (int r = 0; r < RANKS; r++) {
-        dlc_rank_args args = {.rank = r, .ranks = RANKS, .local_rank = -1};
+        dlc_job_options options = {.ranks = RANKS};
+        dlc_rank_args args = {
+            .options = &options, .rank = r, .ranks = RANKS, .local_rank = -1};
         ck_assert_int_eq(dlc_rank_details_device(details, &args), 0);
-        args.devices = 3;
+        options.devices = 3;
         ck_assert_int_eq(dlc_rank_details_device(details, &args), counted[r] % 3);
-        args.device_index = list;
+        options.device_index = list;
         ck_assert_int_eq(dlc_rank_details_device(details, &args), list[counted[r] % 3]);
         args.local_rank = 4;
         ck_assert_int_eq(dlc_rank_details_device(details, &args), 7);

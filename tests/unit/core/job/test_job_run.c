@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "job/spawn.h"
+#include "job/launch/launch.h"
 #include "job_fixture.h"
 #include "support/test.h"
 #include "topology/cores.h"
