@@ -8,13 +8,13 @@
  * The way of a SIGTERM, wherever it arrives, leads to the hub, and from there to all
  * ranks:
  *
- *   dlcore --hosts          a byte on standard input of the first host's `dlcore node`
- *     -> dlcore node        the signal, to the process of its first rank: a hub or
- * agent rank (rank/control.c)   DLC_FRAME_SIGNAL to the hub, through its agent if it
- * has one agent                   DLC_FRAME_SIGNAL to the hub
- *     -> hub                dlc_hub_signal: DLC_FRAME_REQUEST to all ranks; asked
- * again, it kills them
- *     -> rank               dlc_job_requests: the training loop stops
+ *   dlcore --hosts  writes a byte to standard input of the first host's dlcore node
+ *   dlcore node     signals the process of its first rank, which is a hub or an agent
+ *   agent           sends the hub a DLC_FRAME_SIGNAL
+ *   rank            sends the hub a DLC_FRAME_SIGNAL, through its agent if it has one
+ *   hub             sends all ranks a DLC_FRAME_REQUEST, and kills them if asked again
+ *                   (dlc_hub_signal)
+ *   rank            gives it to the training loop, which stops (dlc_job_requests)
  *
  * The only rank of a job does itself what the hub does for several. */
 #ifndef DLC_JOB_SUPERVISE_H

@@ -3,7 +3,8 @@
  * its contribution; when all have, all get the result.
  *
  * One result buffer is enough: a rank calls again only after it has received the whole
- * last result, so when all have called again, nobody needs the old one. */
+ * last result, so when all have called again, nobody needs the old one. An earlier call
+ * is refused. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@ int dlc_hub_call_begin(dlc_hub *hub, int rank) {
     int brings = gathers || frame->number == rank;
     int has_root = gathers || (frame->number >= 0 && frame->number < hub->ranks);
     if (!has_root || frame->bytes != (brings ? frame->size : 0) ||
-        hub->peer[rank].called) {
+        hub->peer[rank].called || hub->peer[rank].channel.shared) {
         dlc_hub_abort(hub, DLC_ERR_INTERNAL, "rank %d sent a malformed message", rank);
         return 0;
     }

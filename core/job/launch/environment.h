@@ -3,21 +3,22 @@
  *
  *   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (LOCAL_RANK, LOCAL_WORLD_SIZE): as
  *   torchrun, Kubernetes' PyTorchJob and compatible launchers set them. Rank 0's
- * process is the hub and listens at that address; at the next port where
+ *   process is the hub and listens at that address; at the next port where
  *   TORCHELASTIC_USE_AGENT_STORE=True says that torchrun itself uses this one.
  *
- *   PMIX_NAMESPACE, PMIX_RANK: as Open MPI's mpirun and srun --mpi=pmix set them. Rank
- * 0 publishes the hub's address and a secret through PMIx.
+ *   PMIX_NAMESPACE, PMIX_RANK: as Open MPI's mpirun and srun --mpi=pmix set them.
+ *   Rank 0 publishes the hub's address and a secret through PMIx.
  *
  *   PMI_FD, PMI_RANK, PMI_SIZE: as mpiexec without PMIx and srun --mpi=pmi2 set
- * them. Rank 0 publishes the same through PMI-1.
+ *   them. Rank 0 publishes the same through PMI-1.
  *
- *   SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST: srun without PMI. Rank 0
- * is on the first node, and its port follows from the numbers of job and step.
+ *   SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST: srun without PMI.
+ *   Rank 0 is on the first node, and its port follows from the numbers of job and
+ *   step.
  *
  *   DLCORE_SECRET or DLCORE_SECRET_FILE: the job's secret, required off loopback,
- * except with PMI and PMIx. DLCORE_ADDR, DLCORE_PORT: where the hub listens, overriding
- * the above. */
+ *   except with PMI and PMIx. DLCORE_ADDR, DLCORE_PORT: where the hub listens,
+ *   overriding the above. */
 #ifndef DLC_JOB_ENVIRONMENT_H
 #define DLC_JOB_ENVIRONMENT_H
 

@@ -36,8 +36,9 @@ dlc_status dlc_remote_node_run(int *exit_code);
 
 /* On standard input of `dlcore node`, all texts with a NUL at the end:
  *
- *     "dlcore node 1", the folder, the first rank, how many ranks there, the ranks of
- * the job, the number of variables, each "NAME=value", the number of arguments, each
+ *     "dlcore node 1", the folder, the first rank, how many ranks there, the ranks
+ *     of the job, the number of variables, each "NAME=value", the number of
+ *     arguments, each
  *
  * and then a byte for each signal that the ranks are to get. */
 #define DLC_REMOTE_GREETING "dlcore node 1"

@@ -199,8 +199,7 @@ TEST_EACH(different_calls_are_reported, COUNT(unlike)) {
     expect_frame(1, DLC_FRAME_ABORT, DLC_ERR_INTERNAL, unlike[_i].says);
 }
 
-/* A header that does not fit the call, and a call before the last result has been
- * sent. */
+/* A header that does not fit the call, and a second call by the same rank. */
 TEST_EACH(malformed_calls_are_reported, 5) {
     if (_i == 0) {
         ck_assert(begin(1, gather_of(4)));
@@ -215,6 +214,19 @@ TEST_EACH(malformed_calls_are_reported, 5) {
     } else {
         ck_assert(!begin(1, (dlc_frame){DLC_FRAME_BROADCAST, RANKS, 8, 0}));
     }
+    expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_INTERNAL,
+                 "rank 1 sent a malformed message");
+}
+
+/* The hub keeps only one result, which must not go while it is being sent. */
+TEST(calls_before_the_result_are_reported) {
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert(begin(r, gather_of(4)));
+        dlc_hub_call_end(&hub, r);
+    }
+    ck_assert_ptr_nonnull(peer[1].channel.shared);
+    ck_assert(!begin(1, gather_of(0)));
+    expect_frame(0, DLC_FRAME_RESULT, 0, "");
     expect_frame(0, DLC_FRAME_ABORT, DLC_ERR_INTERNAL,
                  "rank 1 sent a malformed message");
 }
