@@ -89,6 +89,14 @@ kill -KILL $job
 wait $job || true
 none_left "a killed launcher"
 
+# Only SIGKILL ends a process that is stopped: the one that a host starts for a rank.
+start 127.0.0.1:1,127.0.0.2:2
+until_training
+kill -STOP "$(ps -o ppid= "$(ranks | tail -n 1)")"
+kill -KILL $job
+wait $job || true
+none_left "a killed launcher, and a stopped rank"
+
 start 127.0.0.1:1,127.0.0.2:1
 until_training
 kill -KILL "$(ranks | tail -n 1)"

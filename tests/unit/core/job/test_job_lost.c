@@ -324,6 +324,30 @@ TEST_RANGE(slow_is_not_hung, COMPUTES, BETWEEN + 1) {
     dlc_text_free(&text);
 }
 
+enum { LONG = 5 }; /* seconds: more than its hang timeout and a grace */
+
+static int long_main(dlc_job *job, void *argument) {
+    uint64_t start = dlc_now_ns();
+    dlc_status status = DLC_OK;
+    (void)argument;
+    for (int done = 0; status == DLC_OK && !done; usleep(10000)) {
+        int32_t mine = dlc_since(start) > LONG, all[2] = {0, 0};
+        status = dlc_job_all_gather(job, &mine, sizeof mine, all);
+        if (status == DLC_OK)
+            status = dlc_job_check(job);
+        done = all[0] && all[1];
+    }
+    return dlc_exit_code(status);
+}
+
+/* A rank whose parent is well finds that it is, however often it looks. */
+TEST(long_job) {
+    dlc_job_options options = {.ranks = 1, .hang_timeout = 2};
+    external_job job = external_start(2, &options, long_main, NULL);
+    external_wait(&job, 0);
+    external_free(&job);
+}
+
 /* Makes progress until it is told to end. */
 static int paused_main(dlc_job *job, void *argument) {
     (void)argument;

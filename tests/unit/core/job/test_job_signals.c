@@ -222,6 +222,34 @@ TEST_EACH(asked_once_and_stuck, COUNTS *KINDS) {
     dlc_text_free(&process.text);
 }
 
+/* The last rank takes long to stop, and is making progress. */
+static int slow_main(dlc_job *job, void *argument) {
+    int slow = dlc_job_rank(job) == dlc_job_ranks(job) - 1;
+    (void)argument;
+    shared_enter(job);
+    while (!(dlc_job_requests(job) & DLC_JOB_STOP))
+        usleep(1000);
+    uint64_t asked = dlc_now_ns();
+    while (slow && dlc_since(asked) < 2.5 * HANG_TIMEOUT) {
+        dlc_job_activity(job, "forward", "conv2", 0);
+        usleep(10000);
+    }
+    atomic_fetch_add(&shared->count, 1);
+    return 0;
+}
+
+TEST_EACH(asked_once_and_slow, COUNTS) {
+    int ranks = rank_counts[_i];
+    dlc_job_options options = {.ranks = ranks, .hang_timeout = HANG_TIMEOUT};
+    job_process process = process_start_options(&options, slow_main, NULL);
+    shared_wait_ranks(ranks);
+    kill(process.pid, SIGTERM);
+    ck_assert_int_eq(process_wait(&process), 128 + SIGTERM);
+    ck_assert_int_eq(atomic_load(&shared->count), ranks);
+    ck_assert_str_eq(dlc_text_string(&process.text), "");
+    dlc_text_free(&process.text);
+}
+
 /* A second signal ends it at once. */
 TEST_EACH(asked_twice_and_stuck, COUNTS *KINDS) {
     int how = _i % KINDS, ranks = rank_counts[_i / KINDS];
