@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "bench_measure.h"
 #include "file.h"
 #include "options.h"
@@ -90,7 +91,7 @@ static uint64_t parse_count(const char *name, const char *argument, uint64_t lea
                             int may_be_auto, struct argp_state *state) {
     char rest;
     uint64_t value = 0;
-    if (may_be_auto && strcmp(argument, "auto") == 0)
+    if (may_be_auto && dlc_is_auto(argument))
         return 0;
     if (argument[0] == '-' || sscanf(argument, "%" SCNu64 "%c", &value, &rest) != 1 ||
         value < least || value > 1000000000)

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "machine.h"
 #include "options.h"
 #include "setup/device_indices.h"
@@ -44,7 +45,7 @@ enum { TRANSPORTS = 3 };
 static dlc_status find_options(const dlc_bench_plan *plan, const dlc_option **options) {
     const dlc_section *section = dlc_config_find(plan->config, "transport");
     const char *name = section ? dlc_section_value(section, "type") : NULL;
-    if (!name || strcmp(name, "auto") == 0)
+    if (!name || dlc_is_auto(name))
         return DLC_OK;
     for (int i = 0; i < TRANSPORTS; i++) {
         size_t length = i + 1 < TRANSPORTS ? strcspn(name, "+") : strlen(name);

@@ -1,5 +1,6 @@
 /* dlcore train: starts the ranks, each of which trains; rank 0 reports the result. */
 #include "train/train.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <signal.h>
@@ -41,7 +42,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         if (command->tool.weights.file.count && command->resume &&
-            strcmp(command->resume, "auto") != 0)
+            !dlc_is_auto(command->resume))
             argp_error(state,
                        "--resume continues a run, --weights starts a new one: give "
                        "one of them");

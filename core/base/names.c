@@ -22,8 +22,8 @@ static uint64_t hash_of(const char *name, size_t length) {
 }
 
 /* The slot of a name, or the free one where it belongs. */
-static dlc_name_slot *slot_of(const dlc_names *names, const char *name, size_t length,
-                              uint64_t hash) {
+static dlc_name_slot *hash_slot(const dlc_names *names, const char *name, size_t length,
+                                uint64_t hash) {
     for (size_t i = hash & (names->room - 1);; i = (i + 1) & (names->room - 1)) {
         dlc_name_slot *slot = &names->slot[i];
         if (!slot->name || (slot->hash == hash && slot->length == length &&
@@ -43,7 +43,7 @@ static dlc_status grow(dlc_names *names) {
     for (size_t i = 0; i < names->room; i++) {
         const dlc_name_slot *old = &names->slot[i];
         if (old->name)
-            *slot_of(&larger, old->name, old->length, old->hash) = *old;
+            *hash_slot(&larger, old->name, old->length, old->hash) = *old;
     }
     dlc_free(names->slot);
     *names = larger;
@@ -55,7 +55,7 @@ dlc_status dlc_names_add(dlc_names *names, const char *name, size_t at) {
     uint64_t hash = hash_of(name, length);
     if (2 * names->count >= names->room)
         DLC_TRY(grow(names));
-    dlc_name_slot *slot = slot_of(names, name, length, hash);
+    dlc_name_slot *slot = hash_slot(names, name, length, hash);
     if (slot->name)
         return DLC_OK;
     *slot = (dlc_name_slot){.name = name, .length = length, .at = at, .hash = hash};
@@ -66,7 +66,7 @@ dlc_status dlc_names_add(dlc_names *names, const char *name, size_t at) {
 ptrdiff_t dlc_names_find_part(const dlc_names *names, const char *name, size_t length) {
     if (!names->count)
         return -1;
-    const dlc_name_slot *slot = slot_of(names, name, length, hash_of(name, length));
+    const dlc_name_slot *slot = hash_slot(names, name, length, hash_of(name, length));
     return slot->name ? (ptrdiff_t)slot->at : -1;
 }
 

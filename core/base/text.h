@@ -3,6 +3,7 @@
 #define DLC_BASE_TEXT_H
 
 #include <stddef.h>
+#include <string.h>
 
 #include "base/status.h"
 
@@ -18,6 +19,11 @@ typedef struct dlc_text {
 
 void dlc_text_add(dlc_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Whether the value of a setting, or NULL, is `auto`: the choice is ours. */
+static inline int dlc_is_auto(const char *value) {
+    return value && strcmp(value, "auto") == 0;
+}
+
 /* "21.7 GB", or "40 MB" below one GB. */
 #define DLC_AMOUNT_TEXT 32
 const char *dlc_text_amount(double bytes, char text[DLC_AMOUNT_TEXT]);

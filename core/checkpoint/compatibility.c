@@ -21,8 +21,8 @@ typedef struct fit_state {
 } fit_state;
 
 /* Logs a difference that is refused; NULL stands for a setting that is not there. */
-static void refuse(fit_state *fit, const char *what, const char *before,
-                   const char *now) {
+static void refuse_checkpoint(fit_state *fit, const char *what, const char *before,
+                              const char *now) {
     fit->differences++;
     if (fit->differences == 1)
         dlc_error("%s does not match this run (checkpoint -> run):",
@@ -43,7 +43,7 @@ typedef struct lines {
     dlc_names sections; /* where each begins */
 } lines;
 
-static dlc_status add_line(lines *all, line one) {
+static dlc_status add_difference(lines *all, line one) {
     line *grown = dlc_grow_by_one(all->list, all->count, sizeof *grown);
     if (!grown)
         return DLC_ERR_NOMEM;
@@ -61,11 +61,11 @@ static dlc_status parse_settings(char *text, lines *all) {
         if (at[0] == '[' && end) {
             *end = '\0';
             section = at + 1;
-            DLC_TRY(add_line(all, (line){section, NULL, NULL}));
+            DLC_TRY(add_difference(all, (line){section, NULL, NULL}));
         } else if (equals) {
             *equals = '\0';
             const char *key = strncmp(at, "; ", 2) == 0 ? at + 2 : at;
-            DLC_TRY(add_line(all, (line){section, key, equals + 3}));
+            DLC_TRY(add_difference(all, (line){section, key, equals + 3}));
         }
     }
     return DLC_OK;
@@ -91,7 +91,8 @@ static const line *find_line(const lines *all, const line *wanted) {
 
 /* ---- Settings ---------------------------------------------------------------- */
 
-static const dlc_settings *settings_of(const dlc_setup *setup, const char *section) {
+static const dlc_settings *settings_of_section(const dlc_setup *setup,
+                                               const char *section) {
     const dlc_graph *graph = setup->graph;
     if (strcmp(section, "net") == 0)
         return setup->net_settings;
@@ -107,7 +108,7 @@ static const dlc_settings *settings_of(const dlc_setup *setup, const char *secti
     return layer < 0 ? NULL : graph->layer[layer].settings;
 }
 
-static int is_reserved(const char *section) {
+static int is_own_section(const char *section) {
     for (size_t i = 0; dlc_reserved_sections[i]; i++)
         if (strcmp(dlc_reserved_sections[i], section) == 0)
             return 1;
@@ -144,20 +145,20 @@ typedef enum change_kind {
 /* A section as a whole if `key` is NULL. */
 static change_kind classify(const dlc_setup *setup, const char *section,
                             const char *key) {
-    const dlc_settings *settings = settings_of(setup, section);
+    const dlc_settings *settings = settings_of_section(setup, section);
     if (strcmp(section, "train") == 0 || strcmp(section, "parallel") == 0 ||
         strcmp(section, "transport") == 0)
         return CHANGE_NONE;
     if (strcmp(section, "net") == 0)
         return CHANGE_REFUSED;
     if (!key)
-        return is_reserved(section) ? CHANGE_REPORTED : CHANGE_REFUSED;
+        return is_own_section(section) ? CHANGE_REPORTED : CHANGE_REFUSED;
     if (strcmp(section, "solver") == 0 && strcmp(key, "type") == 0)
         return CHANGE_NONE;
     if (strcmp(section, "data") == 0 &&
         (strcmp(key, "batch") == 0 || strcmp(key, "source") == 0))
         return CHANGE_NONE;
-    if (is_reserved(section) || is_training_key(key))
+    if (is_own_section(section) || is_training_key(key))
         return CHANGE_REPORTED;
     /* Real numbers (rates, ratios, slopes) may be tuned during a run; integers and
      * choices define what a layer is. */
@@ -176,7 +177,7 @@ static void report_line(fit_state *fit, const line *at, const char *before,
     if (!what)
         fit->status = DLC_ERR_NOMEM;
     else if (change == CHANGE_REFUSED)
-        refuse(fit, what, before, now);
+        refuse_checkpoint(fit, what, before, now);
     else if (change == CHANGE_REPORTED)
         dlc_info("changed since the checkpoint: %s: %s -> %s", what,
                  before ? before : "none", now ? now : "none");
@@ -281,7 +282,7 @@ static void compare_tensors(fit_state *fit) {
     if (status == DLC_OK)
         status = find_model_state(fit);
     if (status == DLC_ERR_DATA)
-        refuse(fit, "tensors", dlc_detail(), "required");
+        refuse_checkpoint(fit, "tensors", dlc_detail(), "required");
     else if (status != DLC_OK)
         fit->status = status;
 }
@@ -316,7 +317,8 @@ static void compare_solvers(fit_state *fit) {
     if (useless) {
         char *what = dlc_format("[solver] type (the new solver cannot use %s)",
                                 useless);
-        refuse(fit, what ? what : "[solver] type", solver ? solver : "?", mine);
+        refuse_checkpoint(fit, what ? what : "[solver] type", solver ? solver : "?",
+                          mine);
         dlc_free(what);
         return;
     }
@@ -330,7 +332,7 @@ static void compare_text(fit_state *fit, const char *key, const char *what,
                          const char *mine) {
     const char *theirs = dlc_safetensors_metadata(fit->file, key);
     if (theirs && strcmp(theirs, mine) != 0)
-        refuse(fit, what, theirs, mine);
+        refuse_checkpoint(fit, what, theirs, mine);
 }
 
 static void compare_int(fit_state *fit, const char *key, const char *what,

@@ -10,18 +10,18 @@
 #include "session/full_state.h"
 
 /* NULL if every rank has all parameters of `net`. */
-static dlc_shards *shards_of(const dlc_session *session, const dlc_net *net) {
+static dlc_shards *shards_of_net(const dlc_session *session, const dlc_net *net) {
     return net == session->net ? session->shards : NULL;
 }
 
 int32_t dlc_full_param_count(const dlc_session *session, const dlc_net *net) {
-    const dlc_shards *shards = shards_of(session, net);
+    const dlc_shards *shards = shards_of_net(session, net);
     return shards ? dlc_shards_count(shards) : dlc_net_params(net);
 }
 
 dlc_full_param dlc_full_param_at(const dlc_session *session, const dlc_net *net,
                                  int32_t i) {
-    const dlc_shards *shards = shards_of(session, net);
+    const dlc_shards *shards = shards_of_net(session, net);
     if (shards) {
         const dlc_shard *shard = dlc_shards_at(shards, i);
         return (dlc_full_param){shard->name, &shard->shape, shard->is_buffer};
@@ -70,19 +70,19 @@ dlc_status dlc_full_tensors_visit(const dlc_session *session,
 }
 
 /* Rank 0 tells the others which state it takes next; -1: none. */
-static dlc_status share_state(dlc_session *session, int32_t *state) {
+static dlc_status share_full_state(dlc_session *session, int32_t *state) {
     return dlc_full_state_is_sharded(session)
                ? dlc_job_broadcast(session->job, 0, state, sizeof *state)
                : DLC_OK;
 }
 
 /* The arena of a parameter's values (slot -1) or of a slot, on rank 0. */
-static dlc_status find_arena(dlc_session *session, dlc_net *net, int32_t param,
-                             int32_t slot, float **arena) {
+static dlc_status find_param_arena(dlc_session *session, dlc_net *net, int32_t param,
+                                   int32_t slot, float **arena) {
     *arena = slot < 0 ? dlc_net_param_arena(net, param) : NULL;
     if (slot < 0)
         return DLC_OK;
-    DLC_TRY(share_state(session, &slot));
+    DLC_TRY(share_full_state(session, &slot));
     *arena = dlc_full_state_arena(session, param, slot);
     return dlc_full_state_take(session, slot);
 }
@@ -90,7 +90,7 @@ static dlc_status find_arena(dlc_session *session, dlc_net *net, int32_t param,
 /* The other ranks: take the states that rank 0 takes. */
 static dlc_status serve_states(dlc_session *session) {
     for (int32_t state = 0; dlc_full_state_is_sharded(session);) {
-        DLC_TRY(share_state(session, &state));
+        DLC_TRY(share_full_state(session, &state));
         if (state < 0)
             break;
         DLC_TRY(dlc_full_state_take(session, state));
@@ -99,7 +99,7 @@ static dlc_status serve_states(dlc_session *session) {
 }
 
 size_t dlc_full_params_room(const dlc_session *session, const dlc_net *net) {
-    const dlc_shards *shards = shards_of(session, net);
+    const dlc_shards *shards = shards_of_net(session, net);
     size_t most = 0;
     if (shards)
         return dlc_shards_room(shards);
@@ -118,7 +118,7 @@ dlc_status dlc_full_param_export(dlc_session *session, int32_t i, int32_t slot,
     float *arena = NULL;
     if (session->shards)
         return dlc_shards_get(session->shards, i, slot, at, plain, room, data, count);
-    DLC_TRY(find_arena(session, net, param, slot, &arena));
+    DLC_TRY(find_param_arena(session, net, param, slot, &arena));
     *data = plain;
     *count = (size_t)dlc_shape_count(&dlc_net_param_at(net, param)->shape);
     return dlc_net_param_export(net, param, arena, plain);
@@ -128,15 +128,15 @@ dlc_status dlc_full_param_import(dlc_session *session, dlc_net *net, int32_t i,
                                  int32_t slot, const float *plain) {
     int32_t param = dlc_net_params(net) - 1 - i;
     float *arena = NULL;
-    if (shards_of(session, net))
+    if (shards_of_net(session, net))
         return dlc_shards_put(session->shards, i, slot, plain);
-    DLC_TRY(find_arena(session, net, param, slot, &arena));
+    DLC_TRY(find_param_arena(session, net, param, slot, &arena));
     return dlc_net_param_import(net, param, plain, arena);
 }
 
 dlc_status dlc_full_params_end(dlc_session *session, const dlc_net *net,
                                dlc_status status) {
-    dlc_shards *shards = shards_of(session, net);
+    dlc_shards *shards = shards_of_net(session, net);
     int32_t none = -1;
     if (net != session->net || (!shards && !dlc_full_state_is_sharded(session)))
         return status;
@@ -145,7 +145,7 @@ dlc_status dlc_full_params_end(dlc_session *session, const dlc_net *net,
     if (session->rank != 0)
         ended = shards ? dlc_shards_serve(shards) : serve_states(session);
     else
-        ended = shards ? dlc_shards_end(shards) : share_state(session, &none);
+        ended = shards ? dlc_shards_end(shards) : share_full_state(session, &none);
     if (ended == DLC_OK)
         ended = dlc_full_state_end(session);
     if (cause)
@@ -157,7 +157,7 @@ dlc_status dlc_full_params_end(dlc_session *session, const dlc_net *net,
 dlc_status dlc_full_params_share(dlc_session *session, dlc_net *net, int with_slots) {
     const dlc_arenas *arenas = dlc_net_arenas(net);
     dlc_comm *comm = session->connection.comm;
-    if (session->ranks == 1 || shards_of(session, net))
+    if (session->ranks == 1 || shards_of_net(session, net))
         return DLC_OK; /* every rank has received its shards */
     DLC_TRY(
         dlc_comm_broadcast(comm, 0, arenas->weights, arenas->count * sizeof(float)));

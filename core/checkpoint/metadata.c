@@ -95,7 +95,7 @@ typedef struct loaded_files {
     dlc_text *text;
 } loaded_files;
 
-static void add_line(dlc_text *text, const char *first, const char *second) {
+static void add_metadata_line(dlc_text *text, const char *first, const char *second) {
     dlc_text_add(text, "%s%s%s%s", text->length ? "\n" : "", first, second ? " " : "",
                  second ? second : "");
 }
@@ -104,7 +104,7 @@ static void add_plugin(const loaded_files *files, const char *path) {
     const dlc_plugin_entry *plugin;
     for (size_t i = 0; (plugin = dlc_registry_plugin(files->registry, i)); i++)
         if (plugin->version && strcmp(plugin->path, path) == 0)
-            add_line(files->text, plugin->name, plugin->version);
+            add_metadata_line(files->text, plugin->name, plugin->version);
 }
 
 static int add_loaded_file(struct dl_phdr_info *info, size_t size, void *context) {
@@ -117,7 +117,7 @@ static int add_loaded_file(struct dl_phdr_info *info, size_t size, void *context
     if (files->registry)
         add_plugin(files, path);
     else if (slash && strncmp(slash + 1, "lib", 3) == 0)
-        add_line(files->text, slash + 1, NULL);
+        add_metadata_line(files->text, slash + 1, NULL);
     return 0;
 }
 
@@ -199,7 +199,8 @@ static void add_own(dlc_metadata *metadata, const char *key, char *value) {
     grown[metadata->count++] = (dlc_safetensors_pair){key, value};
 }
 
-static void add_copy(dlc_metadata *metadata, const char *key, const char *value) {
+static void add_metadata_copy(dlc_metadata *metadata, const char *key,
+                              const char *value) {
     if (value)
         add_own(metadata, key, dlc_strdup(value));
 }
@@ -219,7 +220,7 @@ static void add_text(dlc_metadata *metadata, const char *key, dlc_text *text) {
     if (dlc_text_status(text) != DLC_OK)
         metadata->failed = 1;
     else if (text->length)
-        add_copy(metadata, key, dlc_text_string(text));
+        add_metadata_copy(metadata, key, dlc_text_string(text));
     dlc_text_free(text);
 }
 
@@ -228,12 +229,12 @@ static void add_date(dlc_metadata *metadata) {
     time_t now = time(NULL);
     struct tm utc;
     if (gmtime_r(&now, &utc) && strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc))
-        add_copy(metadata, "dlcore.date", date);
+        add_metadata_copy(metadata, "dlcore.date", date);
 }
 
 static void add_origin(dlc_metadata *metadata, const dlc_setup *setup) {
     dlc_text text = {0};
-    add_copy(metadata, "dlcore.version", DLC_VERSION);
+    add_metadata_copy(metadata, "dlcore.version", DLC_VERSION);
     add_plugins(setup->registry, &text);
     add_text(metadata, "dlcore.plugins", &text);
     add_libraries(&text);
@@ -261,7 +262,7 @@ static void add_classes(dlc_metadata *metadata, const dlc_data_info *info) {
 
 static void add_data(dlc_metadata *metadata, const dlc_data_setup *data) {
     dlc_text text = {0};
-    add_copy(metadata, "dlcore.data.source", data->feature->name);
+    add_metadata_copy(metadata, "dlcore.data.source", data->feature->name);
     add_paths(data->settings, &text);
     add_text(metadata, "dlcore.data.paths", &text);
     add_int(metadata, "dlcore.data.samples", data->info.samples);
@@ -285,7 +286,7 @@ static void add_state(dlc_metadata *metadata, const dlc_session *session) {
     if (session->solver.plateau.is_used) {
         char text[DLC_LR_PLATEAU_TEXT];
         dlc_lr_plateau_print(&session->solver.plateau, text);
-        add_copy(metadata, "dlcore.plateau", text);
+        add_metadata_copy(metadata, "dlcore.plateau", text);
     }
     if (state->has_schedule) {
         const dlc_lr_schedule *schedule = &state->schedule;
@@ -321,19 +322,19 @@ static dlc_status add_loss_scale(dlc_metadata *metadata, const dlc_session *sess
     DLC_TRY(dlc_loss_scale_read(session->device_ops, session->device,
                                 &session->loss_scale, &value));
     dlc_loss_scale_print(&value, text);
-    add_copy(metadata, "dlcore.loss_scale", text);
+    add_metadata_copy(metadata, "dlcore.loss_scale", text);
     return DLC_OK;
 }
 
 dlc_status dlc_metadata_make(dlc_session *session, dlc_metadata *metadata) {
     const dlc_setup *setup = session->setup;
     *metadata = (dlc_metadata){0};
-    add_copy(metadata, "dlcore.format", FORMAT);
+    add_metadata_copy(metadata, "dlcore.format", FORMAT);
     add_date(metadata);
-    add_copy(metadata, "dlcore.net", setup->name);
-    add_copy(metadata, "dlcore.device", setup->device->name);
-    add_copy(metadata, "dlcore.solver", setup->solver->name);
-    add_copy(metadata, "dlcore.consistency", setup->consistency->name);
+    add_metadata_copy(metadata, "dlcore.net", setup->name);
+    add_metadata_copy(metadata, "dlcore.device", setup->device->name);
+    add_metadata_copy(metadata, "dlcore.solver", setup->solver->name);
+    add_metadata_copy(metadata, "dlcore.consistency", setup->consistency->name);
     add_progress(metadata, session);
     add_state(metadata, session);
     DLC_TRY(add_loss_scale(metadata, session));

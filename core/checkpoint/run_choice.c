@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "checkpoint/run_folder.h"
 
 char *dlc_run_parent(const char *path) {
@@ -251,7 +252,7 @@ dlc_status dlc_run_choose(const char *named, const char *resume,
     dlc_process_return();
     if (!resume)
         folder->fresh = 1;
-    else if (strcmp(resume, "auto") == 0)
+    else if (dlc_is_auto(resume))
         DLC_TRY(choose_auto(named, folder));
     else
         DLC_TRY(choose_path(named, resume, folder));

@@ -53,7 +53,7 @@ static dlc_status check_tensors(const dlc_safetensor *tensors, size_t count) {
     return status;
 }
 
-static size_t tensor_bytes(const dlc_safetensor *tensor) {
+static size_t stored_bytes(const dlc_safetensor *tensor) {
     return (size_t)dlc_shape_count(&tensor->shape) * dlc_dtype_bytes(tensor->dtype);
 }
 
@@ -80,7 +80,7 @@ static void add_tensor(dlc_json *json, const dlc_safetensor *tensor, size_t begi
     dlc_json_end_array(json);
     dlc_json_array(json, "data_offsets");
     dlc_json_int(json, NULL, (int64_t)begin);
-    dlc_json_int(json, NULL, (int64_t)(begin + tensor_bytes(tensor)));
+    dlc_json_int(json, NULL, (int64_t)(begin + stored_bytes(tensor)));
     dlc_json_end_array(json);
     dlc_json_end_object(json);
 }
@@ -100,7 +100,7 @@ static dlc_status make_header(const dlc_safetensor *tensors, size_t count,
     dlc_json_end_object(&json);
     for (size_t i = 0; i < count; i++) {
         add_tensor(&json, &tensors[i], begin);
-        begin += tensor_bytes(&tensors[i]);
+        begin += stored_bytes(&tensors[i]);
     }
     dlc_json_end_object(&json);
     while (json.text.length % LENGTH_BYTES && !json.text.failed)
@@ -194,7 +194,7 @@ static dlc_status open_part(writer *to) {
     return status;
 }
 
-static dlc_status put_bytes(writer *to, const void *data, size_t bytes) {
+static dlc_status store_bytes(writer *to, const void *data, size_t bytes) {
     const char *from = data;
     while (bytes) {
         size_t chunk = bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES;
@@ -211,7 +211,7 @@ static dlc_status put_length(writer *to, uint64_t length) {
     unsigned char bytes[LENGTH_BYTES];
     for (int i = 0; i < LENGTH_BYTES; i++)
         bytes[i] = (unsigned char)(length >> 8 * i);
-    return put_bytes(to, bytes, sizeof bytes);
+    return store_bytes(to, bytes, sizeof bytes);
 }
 
 /* Writes the digest of everything else to its place in the header. */
@@ -232,12 +232,12 @@ static dlc_status seal(writer *to, const dlc_text *header) {
 
 static dlc_status put_tensor(writer *to, const dlc_safetensor *tensor) {
     const void *data = tensor->data;
-    size_t bytes = tensor_bytes(tensor);
+    size_t bytes = stored_bytes(tensor);
     if (!tensor->get)
-        return put_bytes(to, data, bytes);
+        return store_bytes(to, data, bytes);
     for (size_t at = 0, n = 0; at < bytes; at += n) {
         DLC_TRY(tensor->get(tensor->context, at, &data, &n));
-        DLC_TRY(put_bytes(to, data, n));
+        DLC_TRY(store_bytes(to, data, n));
     }
     return DLC_OK;
 }
@@ -246,7 +246,7 @@ static dlc_status put_all(writer *to, const dlc_text *header,
                           const dlc_safetensor *tensors, size_t count) {
     XXH64_reset(&to->hash, 0);
     DLC_TRY(put_length(to, header->length));
-    DLC_TRY(put_bytes(to, header->bytes, header->length));
+    DLC_TRY(store_bytes(to, header->bytes, header->length));
     for (size_t i = 0; i < count; i++)
         DLC_TRY(put_tensor(to, &tensors[i]));
     DLC_TRY(seal(to, header));

@@ -230,7 +230,8 @@ int dlc_checkpointer_must_ask(dlc_checkpointer *checkpointer) {
     return 1;
 }
 
-static int is_better(const dlc_run_state *state, const dlc_evaluation *evaluation) {
+static int is_best_so_far(const dlc_run_state *state,
+                          const dlc_evaluation *evaluation) {
     if (!isnan(evaluation->accuracy))
         return isnan(state->best_accuracy) ||
                evaluation->accuracy > state->best_accuracy;
@@ -246,7 +247,8 @@ void dlc_checkpointer_note_test(dlc_checkpointer *checkpointer,
     state->test_loss = evaluation->loss;
     state->accuracy = evaluation->accuracy;
     state->tested = checkpointer->session->iteration;
-    checkpointer->improved = checkpointer->keeps_best && is_better(state, evaluation);
+    checkpointer->improved = checkpointer->keeps_best &&
+                             is_best_so_far(state, evaluation);
 }
 
 void dlc_checkpointer_note_loss(dlc_checkpointer *checkpointer, double loss) {

@@ -197,7 +197,7 @@ static const char *param_name(const matching *m, const dlc_safetensors *file,
     return name;
 }
 
-static int is_skipped(const matching *m, const char *name) {
+static int is_weight_skipped(const matching *m, const char *name) {
     for (size_t i = 0; i < m->args->skips; i++) {
         if (fnmatch(m->args->skip[i], name, 0) == 0) {
             m->has_effect[m->args->maps + i] = 1;
@@ -249,7 +249,7 @@ static dlc_status add_candidate(matching *m, const dlc_safetensors *file,
     take_batch_norm_name(m, made);
     if (!made->name)
         return DLC_ERR_NOMEM;
-    made->is_skipped = is_skipped(m, made->name) || is_batch_counter(made->name);
+    made->is_skipped = is_weight_skipped(m, made->name) || is_batch_counter(made->name);
     return made->is_skipped ? DLC_OK : index_candidate(m, made);
 }
 
@@ -293,8 +293,8 @@ static void report_mismatch(size_t *kind, dlc_text *line) {
     dlc_text_free(line);
 }
 
-static dlc_status find_candidate(const matching *m, const char *name,
-                                 candidate **found) {
+static dlc_status find_similar_tensor(const matching *m, const char *name,
+                                      candidate **found) {
     ptrdiff_t place = dlc_names_find(&m->candidates, name);
     candidate *first = place < 0 ? NULL : &m->list[place];
     const candidate *again = first ? first->again : NULL;
@@ -309,7 +309,7 @@ static dlc_status find_candidate(const matching *m, const char *name,
 }
 
 /* The layer of the graph that a parameter is of, by its name; -1: none. */
-static int32_t layer_of(const matching *m, const char *name) {
+static int32_t layer_of_tensor(const matching *m, const char *name) {
     const char *dot = strrchr(name, '.');
     return dot ? dlc_graph_layer_named_part(m->session->setup->graph, name,
                                             (size_t)(dot - name))
@@ -319,12 +319,12 @@ static int32_t layer_of(const matching *m, const char *name) {
 /* Is it of a layer of the graph that is not in this net: of another phase, or beyond
  * its end? */
 static int is_elsewhere(const matching *m, const char *name) {
-    int32_t layer = layer_of(m, name);
+    int32_t layer = layer_of_tensor(m, name);
     return layer >= 0 && !m->has_params[layer];
 }
 
 /* Suggests a tensor that no other parameter takes, for those that are logged. */
-static void report_missing(matching *m, const char *name) {
+static void report_missing_tensors(matching *m, const char *name) {
     if (m->missing >= MOST) {
         m->missing++;
         return;
@@ -367,9 +367,9 @@ static dlc_status match_params(matching *m) {
     for (int32_t i = 0; i < dlc_full_param_count(m->session, m->net); i++) {
         dlc_full_param param = dlc_full_param_at(m->session, m->net, i);
         candidate *found = NULL;
-        if (is_skipped(m, param.name))
+        if (is_weight_skipped(m, param.name))
             continue;
-        DLC_TRY(find_candidate(m, param.name, &found));
+        DLC_TRY(find_similar_tensor(m, param.name, &found));
         if (!found) {
             m->is_missing[i] = 1;
             continue;
@@ -421,7 +421,7 @@ static dlc_status match_all(matching *m) {
     DLC_TRY(match_params(m));
     for (int32_t i = 0; i < dlc_full_param_count(m->session, m->net); i++)
         if (m->is_missing[i])
-            report_missing(m, dlc_full_param_at(m->session, m->net, i).name);
+            report_missing_tensors(m, dlc_full_param_at(m->session, m->net, i).name);
     report_unexpected(m);
     warn_of_rules(m);
     if (m->missing + m->unexpected + m->unlike)
@@ -458,7 +458,8 @@ static dlc_status index_params(matching *m) {
     if (!m->has_params)
         return DLC_ERR_NOMEM;
     for (int32_t i = 0; i < dlc_full_param_count(m->session, m->net); i++) {
-        int32_t layer = layer_of(m, dlc_full_param_at(m->session, m->net, i).name);
+        int32_t layer = layer_of_tensor(m,
+                                        dlc_full_param_at(m->session, m->net, i).name);
         if (layer >= 0)
             m->has_params[layer] = 1;
     }
@@ -496,8 +497,8 @@ static void close_matching(matching *m) {
 }
 
 /* Rank 0. */
-static dlc_status take_weights(dlc_session *session, dlc_net *net,
-                               const dlc_weights *weights) {
+static dlc_status import_weights(dlc_session *session, dlc_net *net,
+                                 const dlc_weights *weights) {
     const dlc_settings *settings = session->setup->train_settings;
     matching m = {.session = session,
                   .net = net,
@@ -517,7 +518,7 @@ dlc_status dlc_checkpoint_load_weights(dlc_session *session, dlc_net *net,
                                        const dlc_weights *weights) {
     dlc_status status = DLC_OK;
     if (session->rank == 0)
-        status = take_weights(session, net, weights);
+        status = import_weights(session, net, weights);
     status = dlc_full_params_end(session, net, status);
     DLC_TRY(dlc_broadcast_status(session->job, status));
     return dlc_full_params_share(session, net, 0);

@@ -1,6 +1,7 @@
 /* Chooses levels and transports by what is predicted: a search over the stacks of
  * levels that the ranks' domains allow. */
 #include "comm/choose.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -397,8 +398,7 @@ dlc_status dlc_transport_choose(const dlc_choose_args *args,
     dlc_status status = q.asked ? dlc_scopes_open(args, &q.scopes) : DLC_ERR_NOMEM;
     choice->bytes = q.bytes;
     if (status == DLC_OK)
-        status = strcmp(args->wanted, "auto") == 0 ? choose_best(&q)
-                                                   : choose_by_name(&q);
+        status = dlc_is_auto(args->wanted) ? choose_best(&q) : choose_by_name(&q);
     if (status != DLC_OK)
         choice->levels = 0;
     dlc_scopes_close(&q.scopes);

@@ -74,7 +74,7 @@ struct dlc_exchanger {
 
 /* Whether a bucket's updates are sharded. The last bucket's are not: it contains the
  * control words, which every rank reads. */
-static int is_sharded(const dlc_exchanger *x, int32_t bucket) {
+static int is_bucket_sharded(const dlc_exchanger *x, int32_t bucket) {
     return x->args.shard_optimizer && bucket < x->args.buckets - 1;
 }
 
@@ -117,7 +117,7 @@ static dlc_status do_task(dlc_exchanger *x, const dlc_bucket_task *what) {
         return dlc_comm_fused_update(args->comm, args->gradients + at,
                                      args->weights + at, count, what->ranges,
                                      what->count);
-    if (is_sharded(x, what->bucket))
+    if (is_bucket_sharded(x, what->bucket))
         return dlc_comm_reduce_scatter(args->comm, args->gradients + at, count);
     return dlc_comm_all_reduce(args->comm, args->gradients + at, count);
 }
@@ -310,17 +310,17 @@ static dlc_status start_reduce(void *context, int32_t bucket) {
 static dlc_status start_all_gather(void *context, int32_t bucket) {
     dlc_exchanger *x = context;
     DLC_TRY(check_bucket(x, bucket));
-    return is_sharded(x, bucket)
+    return is_bucket_sharded(x, bucket)
                ? enqueue(x, &(dlc_bucket_task){.op = DLC_BUCKET_ALL_GATHER,
                                                .bucket = bucket})
                : DLC_OK;
 }
 
-static dlc_status start_fused_update(void *context, int32_t bucket,
+static dlc_status start_fused_bucket(void *context, int32_t bucket,
                                      const dlc_update_range *ranges, int32_t count) {
     dlc_exchanger *x = context;
     DLC_TRY(check_bucket(x, bucket));
-    if (!is_sharded(x, bucket))
+    if (!is_bucket_sharded(x, bucket))
         return dlc_fail(DLC_ERR_INTERNAL,
                         "a fused update of bucket %d, which isn't sharded", bucket);
     return enqueue(x,
@@ -392,15 +392,15 @@ static dlc_status queued_reduce(void *context, int32_t bucket) {
     DLC_TRY(check_bucket(x, bucket));
     x->stats.bytes += bucket_count(x, bucket) * sizeof(float);
     return queue_call(x, bucket,
-                      is_sharded(x, bucket) ? dlc_comm_queue_reduce_scatter
-                                            : dlc_comm_queue_all_reduce,
+                      is_bucket_sharded(x, bucket) ? dlc_comm_queue_reduce_scatter
+                                                   : dlc_comm_queue_all_reduce,
                       x->args.gradients + x->begin[bucket], bucket_count(x, bucket));
 }
 
 static dlc_status queued_all_gather(void *context, int32_t bucket) {
     dlc_exchanger *x = context;
     DLC_TRY(check_bucket(x, bucket));
-    return is_sharded(x, bucket)
+    return is_bucket_sharded(x, bucket)
                ? queue_call(x, bucket, dlc_comm_queue_all_gather,
                             x->args.weights + x->begin[bucket], bucket_count(x, bucket))
                : DLC_OK;
@@ -485,7 +485,7 @@ static dlc_status make_tables(dlc_exchanger *x) {
     memcpy(x->begin, x->args.begin, (count + 1) * sizeof *x->begin);
     for (size_t b = 0; b < count; b++) {
         size_t begin = 0, end = x->begin[b + 1] - x->begin[b];
-        if (is_sharded(x, (int32_t)b))
+        if (is_bucket_sharded(x, (int32_t)b))
             dlc_comm_shard(x->args.comm, end, &begin, &end);
         x->shard[b] = x->begin[b] + begin;
         x->shard[count + b] = x->begin[b] + end;
@@ -512,7 +512,7 @@ static void fill_exchange_table(dlc_exchanger *x) {
     x->table.all_gather = x->side_queue ? queued_all_gather : start_all_gather;
     x->table.flush = x->side_queue ? queued_flush : flush_all_gathers;
     if (!x->args.queue && dlc_comm_can_fuse_update(x->args.comm))
-        x->table.fused_update = start_fused_update;
+        x->table.fused_update = start_fused_bucket;
 }
 
 /* Opens what does the tasks: a queue of the device, or a thread. */
@@ -617,7 +617,7 @@ size_t dlc_exchanger_slot_count(const dlc_exchanger *x) {
 
 dlc_status dlc_exchanger_all_gather(dlc_exchanger *x, float *arena) {
     for (int32_t b = 0; b < x->args.buckets; b++)
-        if (is_sharded(x, b))
+        if (is_bucket_sharded(x, b))
             DLC_TRY(dlc_comm_all_gather(x->args.comm, arena + x->begin[b],
                                         x->begin[b + 1] - x->begin[b]));
     return DLC_OK;

@@ -232,7 +232,7 @@ static int names_layer(const dlc_blocks *blocks, const dlc_block *block, size_t 
     return 0;
 }
 
-static int is_name(const char *name, size_t length, const char *word) {
+static int is_block_name(const char *name, size_t length, const char *word) {
     return strlen(word) == length && memcmp(name, word, length) == 0;
 }
 
@@ -275,8 +275,8 @@ static dlc_status check_input(dlc_blocks *blocks, dlc_block *block,
         size_t length;
         const char *name = dlc_input_next(&at, &length);
         size_t bare = strcspn(name, ":,");
-        if (is_name(name, length, "in") || is_name(name, length, "data") ||
-            is_name(name, length, "label") ||
+        if (is_block_name(name, length, "in") || is_block_name(name, length, "data") ||
+            is_block_name(name, length, "label") ||
             names_layer(blocks, block, above, name, bare < length ? bare : length))
             continue;
         entry->broken = 1;

@@ -34,7 +34,7 @@ static dlc_status expand_use(expander *x, const copy *outer, const dlc_section *
 /* ---- Adding ---- */
 
 /* Reports a name that another layer or group already has. */
-static void check_name(expander *x, const char *name) {
+static void check_block_name(expander *x, const char *name) {
     if (dlc_config_section(x->config, name) ||
         dlc_config_find_group(x->config, name, strlen(name)))
         dlc_problems_add_in(x->problems, x->config, x->use, NULL,
@@ -71,7 +71,7 @@ static dlc_status add_group(expander *x, const char *name, size_t first, int ope
 /* Adds a copy of a section, still without keys. */
 static dlc_status add_section(expander *x, const copy *outer, const dlc_section *from,
                               const char *name, dlc_section **section) {
-    check_name(x, name);
+    check_block_name(x, name);
     if (strlen(name) > DLC_CONFIG_NAME)
         dlc_problems_add_in(x->problems, x->config, x->use, NULL,
                             "a layer of it gets a name of more than %d characters",
@@ -204,8 +204,9 @@ static dlc_status find_given(expander *x, const copy *outer, const dlc_section *
 
 /* ---- Layers ---- */
 
-static dlc_status add_key(expander *x, const copy *outer, const dlc_section *from,
-                          const dlc_entry *entry, dlc_section *section) {
+static dlc_status add_expanded_key(expander *x, const copy *outer,
+                                   const dlc_section *from, const dlc_entry *entry,
+                                   dlc_section *section) {
     dlc_text text = {0};
     int broken = 0;
     dlc_status rc = fill_in(x, outer, from, entry, &text, &broken);
@@ -216,8 +217,8 @@ static dlc_status add_key(expander *x, const copy *outer, const dlc_section *fro
     return rc;
 }
 
-static dlc_status add_input(expander *x, const copy *outer, const dlc_section *from,
-                            dlc_section *section) {
+static dlc_status add_block_input(expander *x, const copy *outer,
+                                  const dlc_section *from, dlc_section *section) {
     dlc_text text = {0};
     given in = {0};
     dlc_status rc = find_given(x, outer, from, &text, &in);
@@ -229,14 +230,14 @@ static dlc_status add_input(expander *x, const copy *outer, const dlc_section *f
     return rc;
 }
 
-static dlc_status add_layer(expander *x, const copy *outer, const dlc_section *from,
-                            const char *name) {
+static dlc_status add_expanded_layer(expander *x, const copy *outer,
+                                     const dlc_section *from, const char *name) {
     dlc_section *section = NULL;
     DLC_TRY(add_section(x, outer, from, name, &section));
-    DLC_TRY(add_input(x, outer, from, section));
+    DLC_TRY(add_block_input(x, outer, from, section));
     for (size_t i = 0; i < from->count; i++)
         if (strcmp(from->entries[i].key, "input") != 0)
-            DLC_TRY(add_key(x, outer, from, &from->entries[i], section));
+            DLC_TRY(add_expanded_key(x, outer, from, &from->entries[i], section));
     return check_size(x, 0);
 }
 
@@ -252,7 +253,7 @@ static dlc_status add_member(expander *x, const copy *outer,
         if (rc == DLC_OK)
             rc = expand_use(x, outer, member, name, &in);
     } else if (rc == DLC_OK) {
-        rc = add_layer(x, outer, member, name);
+        rc = add_expanded_layer(x, outer, member, name);
     }
     dlc_text_free(&text);
     dlc_free(name);
@@ -261,11 +262,11 @@ static dlc_status add_member(expander *x, const copy *outer,
 
 /* ---- Uses ---- */
 
-static dlc_status add_copy(expander *x, const copy *made) {
+static dlc_status add_section_copy(expander *x, const copy *made) {
     size_t first = x->config->count;
     for (size_t i = 0; i < made->block->members; i++)
         DLC_TRY(add_member(x, made, &made->block->member[i]));
-    check_name(x, made->name);
+    check_block_name(x, made->name);
     return add_group(x, made->name, first, !made->in.names);
 }
 
@@ -281,14 +282,14 @@ static dlc_status add_copies(expander *x, const dlc_section *use, const copy *ma
         if (before)
             next.in = (given){before, use->line, use->name};
         next.name = name;
-        rc = name ? add_copy(x, &next) : DLC_ERR_NOMEM;
+        rc = name ? add_section_copy(x, &next) : DLC_ERR_NOMEM;
         dlc_free(before);
         before = name;
     }
     dlc_free(before);
     if (rc != DLC_OK)
         return rc;
-    check_name(x, made->name);
+    check_block_name(x, made->name);
     return add_group(x, made->name, first, !made->in.names);
 }
 
@@ -348,7 +349,7 @@ static dlc_status expand_use(expander *x, const copy *outer, const dlc_section *
     if (rc == DLC_OK)
         rc = read_repeat(x, outer, use, in, &times);
     if (rc == DLC_OK)
-        rc = times ? add_copies(x, use, &made, times) : add_copy(x, &made);
+        rc = times ? add_copies(x, use, &made, times) : add_section_copy(x, &made);
     for (size_t i = 0; i < block->parameters && made.value; i++)
         dlc_free(made.value[i]);
     dlc_free(made.value);
@@ -358,12 +359,12 @@ static dlc_status expand_use(expander *x, const copy *outer, const dlc_section *
 /* ---- The file ---- */
 
 /* Keeps a section that is neither a block nor a use of one. */
-static dlc_status keep(expander *x, dlc_section *section) {
+static dlc_status keep_section(expander *x, dlc_section *section) {
     dlc_config *config = x->config;
     dlc_section *kept = NULL;
     DLC_TRY(check_size(x, 1 + section->count));
     dlc_block_check_place(&x->blocks, section);
-    check_name(x, section->name);
+    check_block_name(x, section->name);
     DLC_TRY(dlc_config_add_section(config, section->name, section->line, &kept));
     dlc_free(section->name);
     section->name = kept->name;
@@ -385,7 +386,7 @@ static dlc_status expand_at(expander *x, size_t *at) {
         return DLC_OK;
     }
     if (section->reserved || !dlc_section_entry(section, "block"))
-        return keep(x, section);
+        return keep_section(x, section);
     dlc_block_check_place(&x->blocks, section);
     DLC_TRY(dlc_block_check_use(&x->blocks, section, NULL));
     dlc_status rc = find_given(x, NULL, section, &text, &in);

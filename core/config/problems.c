@@ -70,7 +70,7 @@ static void find_owner(const dlc_config *config, int line, const char **section,
     }
 }
 
-static int copy_text(const char *text, char **copy) {
+static int copy_word(const char *text, char **copy) {
     *copy = text ? dlc_strdup(text) : NULL;
     return !text || *copy;
 }
@@ -82,8 +82,8 @@ static int record_place(dlc_problem *added, const dlc_config *config,
     int in_file = config && place->line != DLC_LINE_SET;
     if (in_file)
         find_owner(config, place->line, &section, &key);
-    return copy_text(section, &added->section) && copy_text(key, &added->key) &&
-           copy_text(in_file ? dlc_config_name(config) : NULL, &added->file);
+    return copy_word(section, &added->section) && copy_word(key, &added->key) &&
+           copy_word(in_file ? dlc_config_name(config) : NULL, &added->file);
 }
 
 static void free_problem(dlc_problem *problem) {
@@ -135,8 +135,9 @@ static int store(dlc_problems *problems, int warning, const dlc_config *config,
     return !failed;
 }
 
-static void add(dlc_problems *problems, int warning, const dlc_config *config,
-                const dlc_problem_place *place, const char *format, va_list args) {
+static void add_problem(dlc_problems *problems, int warning, const dlc_config *config,
+                        const dlc_problem_place *place, const char *format,
+                        va_list args) {
     char message[2048];
     dlc_print(message, sizeof message, format, args);
     char *text = place_text(config, place, message);
@@ -160,7 +161,7 @@ void dlc_problems_add(dlc_problems *problems, const dlc_config *config, int line
                       const char *format, ...) {
     va_list args;
     va_start(args, format);
-    add(problems, 0, config, &(dlc_problem_place){.line = line}, format, args);
+    add_problem(problems, 0, config, &(dlc_problem_place){.line = line}, format, args);
     va_end(args);
 }
 
@@ -168,7 +169,7 @@ void dlc_problems_warn(dlc_problems *problems, const dlc_config *config, int lin
                        const char *format, ...) {
     va_list args;
     va_start(args, format);
-    add(problems, 1, config, &(dlc_problem_place){.line = line}, format, args);
+    add_problem(problems, 1, config, &(dlc_problem_place){.line = line}, format, args);
     va_end(args);
 }
 
@@ -176,7 +177,7 @@ void dlc_problems_at(dlc_problems *problems, const dlc_config *config,
                      const dlc_problem_place *place, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    add(problems, 0, config, place, format, args);
+    add_problem(problems, 0, config, place, format, args);
     va_end(args);
 }
 
@@ -202,7 +203,7 @@ void dlc_problems_add_in(dlc_problems *problems, const dlc_config *config,
     dlc_problem_place place = place_in(section, key);
     va_list args;
     va_start(args, format);
-    add(problems, 0, config, &place, format, args);
+    add_problem(problems, 0, config, &place, format, args);
     va_end(args);
 }
 
@@ -212,7 +213,7 @@ void dlc_problems_warn_in(dlc_problems *problems, const dlc_config *config,
     dlc_problem_place place = place_in(section, key);
     va_list args;
     va_start(args, format);
-    add(problems, 1, config, &place, format, args);
+    add_problem(problems, 1, config, &place, format, args);
     va_end(args);
 }
 
@@ -242,7 +243,7 @@ static void add_at(dlc_problems *problems, int warning, const dlc_config *config
                    dlc_problem_place place, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    add(problems, warning, config, &place, format, args);
+    add_problem(problems, warning, config, &place, format, args);
     va_end(args);
 }
 

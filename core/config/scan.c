@@ -131,7 +131,7 @@ char *dlc_value_scan(char *text, int comments, char *why, size_t room) {
     return NULL;
 }
 
-static int is_reserved(const scanner *scan, const char *name) {
+static int is_reserved_section(const scanner *scan, const char *name) {
     for (const char *const *s = scan->reserved; s && *s; s++)
         if (strcmp(*s, name) == 0)
             return 1;
@@ -148,7 +148,7 @@ static dlc_status open_section(scanner *scan, const char *name) {
     }
     dlc_section *section = NULL;
     DLC_TRY(dlc_config_add_section(scan->config, name, scan->line, &section));
-    section->reserved = is_reserved(scan, name);
+    section->reserved = is_reserved_section(scan, name);
     section->block = strncmp(name, DLC_BLOCK, strlen(DLC_BLOCK)) == 0;
     scan->section = section;
     scan->skip = 0;
@@ -185,7 +185,7 @@ static dlc_status scan_header(scanner *scan, char *text) {
 }
 
 /* Adds the key of a line; `text` is the part after the '='. */
-static dlc_status add_key(scanner *scan, char *key, char *text) {
+static dlc_status add_scanned_key(scanner *scan, char *key, char *text) {
     char why[200];
     int usable = 1;
     dlc_section *section = scan->section;
@@ -233,7 +233,7 @@ static dlc_status scan_key(scanner *scan, char *text) {
         return DLC_OK;
     }
     *equals = '\0';
-    return add_key(scan, dlc_trim(text), equals + 1);
+    return add_scanned_key(scan, dlc_trim(text), equals + 1);
 }
 
 /* 0 if the line as a whole is wrong, which is reported. */

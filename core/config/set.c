@@ -116,8 +116,9 @@ static dlc_status set_key(dlc_config *config, dlc_section *section, const char *
 }
 
 /* Checks and applies one --set; `text` is modified. `why` is set if it is malformed. */
-static dlc_status apply(dlc_config *config, const char *const *reserved, char *text,
-                        dlc_problems *problems, char *later, char *why, size_t room) {
+static dlc_status apply_set_text(dlc_config *config, const char *const *reserved,
+                                 char *text, dlc_problems *problems, char *later,
+                                 char *why, size_t room) {
     char *name, *key, *value;
     int usable;
     const char *wrong = split(text, &name, &key, &value);
@@ -143,7 +144,8 @@ dlc_status dlc_set_apply(dlc_config *config, const char *const *reserved,
         char *copy = dlc_strdup(set);
         if (!copy)
             return DLC_ERR_NOMEM;
-        dlc_status rc = apply(config, reserved, copy, problems, later, why, sizeof why);
+        dlc_status rc = apply_set_text(config, reserved, copy, problems, later, why,
+                                       sizeof why);
         dlc_free(copy);
         if (rc != DLC_OK)
             return rc;

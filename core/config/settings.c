@@ -74,7 +74,7 @@ static dlc_status collect_rows(dlc_settings *settings, const dlc_option *const *
     return DLC_OK;
 }
 
-static void report_missing(const maker *make, const dlc_option *option) {
+static void report_missing_option(const maker *make, const dlc_option *option) {
     if (make->section && make->section->broken)
         return; /* it may be in an invalid line */
     dlc_text takes = {0};
@@ -126,7 +126,7 @@ static dlc_status take_entry(const maker *make, item *it, const dlc_entry *entry
     return it->text && it->where ? DLC_OK : DLC_ERR_NOMEM;
 }
 
-static dlc_status fill(const maker *make) {
+static dlc_status fill_settings(const maker *make) {
     for (size_t i = 0; i < make->settings->count; i++) {
         item *it = &make->settings->items[i];
         const dlc_entry *entry = make->section ? dlc_section_entry(make->section,
@@ -137,14 +137,14 @@ static dlc_status fill(const maker *make) {
             continue;
         }
         if (it->option->flags & DLC_OPT_REQUIRED)
-            report_missing(make, it->option);
+            report_missing_option(make, it->option);
         DLC_TRY(take_default(make, it));
     }
     return DLC_OK;
 }
 
 /* Adds "a, b, c": all names, if none is near. */
-static void add_names(const dlc_settings *settings, dlc_text *text) {
+static void add_option_names(const dlc_settings *settings, dlc_text *text) {
     for (size_t i = 0; i < settings->count; i++) {
         if (text->length > 200) {
             dlc_text_add(text, ", ...");
@@ -166,7 +166,7 @@ static dlc_status report_unknown(const maker *make, const dlc_entry *entry) {
     dlc_suggest(&instead, entry->key, names, settings->count);
     if (!instead.length && settings->count) {
         dlc_text_add(&instead, "; it takes ");
-        add_names(settings, &instead);
+        add_option_names(settings, &instead);
     } else if (!instead.length)
         dlc_text_add(&instead, "; it takes none");
     dlc_problems_add_in(make->problems, make->config, make->section, entry->key,
@@ -204,7 +204,7 @@ dlc_status dlc_settings_make(const dlc_config *config, const char *section,
     if (rc == DLC_OK)
         rc = collect_rows(made, tables, ntables, line);
     if (rc == DLC_OK)
-        rc = fill(&make);
+        rc = fill_settings(&make);
     if (rc == DLC_OK)
         rc = find_unknown(&make);
     if (rc == DLC_OK && problems->failed)

@@ -154,7 +154,7 @@ static dlc_status parse_choice(const dlc_option *option, const char *text, char 
     return wrong_choice(option->choices, text, why, room);
 }
 
-static dlc_status copy_text(const char *folder, const char *text, char **value) {
+static dlc_status copy_path(const char *folder, const char *text, char **value) {
     *value = dlc_format("%s%s", *text == '/' ? "" : folder, text);
     return *value ? DLC_OK : DLC_ERR_NOMEM;
 }
@@ -172,8 +172,8 @@ static const char *next_part(const char **at, size_t *length) {
     return part;
 }
 
-static dlc_status parse_list(const dlc_option *option, const char *text,
-                             dlc_option_value *value, char *why, size_t room) {
+static dlc_status parse_value_list(const dlc_option *option, const char *text,
+                                   dlc_option_value *value, char *why, size_t room) {
     size_t most = 1, count = 0;
     for (const char *c = text; *c; c++)
         most += *c == ',';
@@ -229,7 +229,7 @@ dlc_status dlc_value_parse(const dlc_option *option, const char *text,
         break;
     case DLC_OPT_INTS:
     case DLC_OPT_FLOATS:
-        rc = parse_list(option, text, &parsed, why, room);
+        rc = parse_value_list(option, text, &parsed, why, room);
         break;
     case DLC_OPT_CHOICE:
         rc = parse_choice(option, text, why, room);
@@ -247,7 +247,7 @@ dlc_status dlc_value_parse(const dlc_option *option, const char *text,
         break;
     }
     if (rc == DLC_OK && dlc_type_is_text(option->type))
-        rc = copy_text(option->type == DLC_OPT_PATH ? folder : "", text, &parsed.s);
+        rc = copy_path(option->type == DLC_OPT_PATH ? folder : "", text, &parsed.s);
     if (rc == DLC_OK)
         *value = parsed;
     return rc;

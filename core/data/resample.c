@@ -123,21 +123,21 @@ typedef struct resample_memory {
     size_t bytes;
 } resample_memory;
 
-static void *take_memory(char *memory, size_t *bytes, int64_t count, size_t size) {
+static void *take_rows_memory(char *memory, size_t *bytes, int64_t count, size_t size) {
     void *taken = memory ? memory + *bytes : NULL;
     *bytes += ((size_t)count * size + 63) / 64 * 64;
     return taken;
 }
 
-static void take_weights(char *memory, size_t *bytes, const dlc_filter *filter,
-                         const dlc_resample_axis *axis, weights *made) {
+static void take_filter_weights(char *memory, size_t *bytes, const dlc_filter *filter,
+                                const dlc_resample_axis *axis, weights *made) {
     made->room = most_taps(filter, axis);
     if (made->room < 2)
         made->room = 2; /* add_pixels4 adds two at least */
-    made->first = take_memory(memory, bytes, axis->count, sizeof *made->first);
-    made->count = take_memory(memory, bytes, axis->count, sizeof *made->count);
-    made->weight = take_memory(memory, bytes, axis->count * made->room,
-                               sizeof *made->weight);
+    made->first = take_rows_memory(memory, bytes, axis->count, sizeof *made->first);
+    made->count = take_rows_memory(memory, bytes, axis->count, sizeof *made->count);
+    made->weight = take_rows_memory(memory, bytes, axis->count * made->room,
+                                    sizeof *made->weight);
 }
 
 /* Lays out the memory; `memory` NULL only adds it up. */
@@ -147,14 +147,14 @@ static resample_memory lay_out_memory(const dlc_filter *filter, const dlc_image 
     resample_memory made = {0};
     int64_t channels = from->channels;
     made.row = (x->count * channels + BLOCK) / BLOCK * BLOCK;
-    take_weights(memory, &made.bytes, filter, x, &made.x);
-    take_weights(memory, &made.bytes, filter, y, &made.y);
-    made.input = take_memory(memory, &made.bytes,
-                             (from->width + made.x.room) * channels + BLOCK,
-                             sizeof *made.input);
-    made.ring = take_memory(memory, &made.bytes, made.y.room * made.row,
-                            sizeof *made.ring);
-    made.at = take_memory(memory, &made.bytes, made.y.room, sizeof *made.at);
+    take_filter_weights(memory, &made.bytes, filter, x, &made.x);
+    take_filter_weights(memory, &made.bytes, filter, y, &made.y);
+    made.input = take_rows_memory(memory, &made.bytes,
+                                  (from->width + made.x.room) * channels + BLOCK,
+                                  sizeof *made.input);
+    made.ring = take_rows_memory(memory, &made.bytes, made.y.room * made.row,
+                                 sizeof *made.ring);
+    made.at = take_rows_memory(memory, &made.bytes, made.y.room, sizeof *made.at);
     return made;
 }
 

@@ -364,7 +364,8 @@ static void report_no_type(graph_maker *maker, const dlc_section *section) {
 }
 
 /* The layer type of a section; NULL after reporting the mistake. */
-static const dlc_feature *find_type(graph_maker *maker, const dlc_section *section) {
+static const dlc_feature *find_layer_type(graph_maker *maker,
+                                          const dlc_section *section) {
     const char *type = dlc_section_value(section, "type");
     const dlc_feature *feature = NULL;
     if (!type) {
@@ -396,7 +397,7 @@ static dlc_status add_layer(graph_maker *maker, const dlc_section *section) {
         return DLC_OK;
     }
     size_t found = maker->problems->found;
-    const dlc_feature *feature = find_type(maker, section);
+    const dlc_feature *feature = find_layer_type(maker, section);
     size_t count = (size_t)graph->layers;
     dlc_graph_layer *grown = dlc_grow_by_one(graph->layer, count, sizeof *grown);
     if (!grown)
@@ -452,7 +453,7 @@ static dlc_status check_all_read(graph_maker *maker) {
     return DLC_OK;
 }
 
-static int is_reserved(const char *const *reserved, const char *name) {
+static int is_reserved_name(const char *const *reserved, const char *name) {
     for (; *reserved; reserved++)
         if (strcmp(*reserved, name) == 0)
             return 1;
@@ -479,7 +480,7 @@ dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
                             ? DLC_OK
                             : DLC_ERR_NOMEM;
     while (status == DLC_OK && (section = dlc_config_next(config, section)))
-        if (!is_reserved(reserved, dlc_section_name(section)))
+        if (!is_reserved_name(reserved, dlc_section_name(section)))
             status = add_layer(&maker, section);
     if (status == DLC_OK && problems->errors == before && !maker.unknown)
         status = check_all_read(&maker);

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/suggest.h"
 
-static int is_tested(const dlc_graph_layer *layer) {
+static int is_read_by_tests(const dlc_graph_layer *layer) {
     return (layer->phases & DLC_PHASE_TEST) != 0;
 }
 
@@ -33,7 +33,7 @@ int32_t dlc_graph_losses(const dlc_graph *graph, int32_t end) {
 dlc_status dlc_graph_find_layer(const dlc_graph *graph, const char *name,
                                 dlc_graph_input *output) {
     int32_t layer = dlc_graph_layer_named(graph, name);
-    if (layer >= 0 && is_tested(&graph->layer[layer])) {
+    if (layer >= 0 && is_read_by_tests(&graph->layer[layer])) {
         *output = (dlc_graph_input){.layer = layer};
         return DLC_OK;
     }
@@ -51,7 +51,7 @@ static int reads_scores(const dlc_graph *graph, const dlc_graph_layer *layer,
                         uint64_t caps) {
     return (layer->feature->caps & caps) == caps && layer->inputs > 0 &&
            layer->input[0].layer != DLC_FROM_DATA &&
-           is_tested(&graph->layer[layer->input[0].layer]);
+           is_read_by_tests(&graph->layer[layer->input[0].layer]);
 }
 
 dlc_status dlc_graph_find_scores(const dlc_graph *graph, uint64_t kind,

@@ -289,7 +289,7 @@ static dlc_status clear_rest(const direction *dir) {
                                       sizeof(float));
 }
 
-static dlc_status run_direction(direction *dir) {
+static dlc_status reshard_direction(direction *dir) {
     const dlc_net *net = dir->net;
     DLC_TRY(clear_rest(dir));
     DLC_TRY(dlc_net_sync(net)); /* dst and scratch are no longer in use */
@@ -307,7 +307,7 @@ static dlc_status reshard_forward(const dlc_net *net, net_op *op, net_run kind) 
     dir.src = net->tensor[op->input[0]].data;
     dir.dst = net->tensor[op->output[0]].data;
     dir.scratch = op->scratch[kind];
-    return run_direction(&dir);
+    return reshard_direction(&dir);
 }
 
 static dlc_status reshard_backward(const dlc_net *net, net_op *op, uint32_t parts) {
@@ -316,7 +316,7 @@ static dlc_status reshard_backward(const dlc_net *net, net_op *op, uint32_t part
     dir.src = net->tensor[op->output[0]].diff;
     dir.dst = op->edge[0].target;
     dir.scratch = op->scratch[NET_RUN_BACKWARD];
-    return run_direction(&dir);
+    return reshard_direction(&dir);
 }
 
 /* ---- Shapes ---------------------------------------------------------------------- */

@@ -306,7 +306,7 @@ dlc_status dlc_net_pass_memory(dlc_net *net) {
 /* The last pass. It places the planned buffers in one block, so that buffers that are
  * never in use at the same time share bytes. */
 
-static int by_size(const void *left, const void *right) {
+static int by_buffer_size(const void *left, const void *right) {
     const dlc_buffer *a = *(const dlc_buffer *const *)left;
     const dlc_buffer *b = *(const dlc_buffer *const *)right;
     if (a->bytes != b->bytes)
@@ -353,7 +353,7 @@ dlc_status dlc_buffers_place(dlc_buffer *buffers, size_t count, size_t *total) {
         goto out;
     for (size_t i = 0; i < count; i++)
         order[i] = &buffers[i];
-    qsort(order, count, sizeof(dlc_buffer *), by_size);
+    qsort(order, count, sizeof(dlc_buffer *), by_buffer_size);
 
     size_t size = 0;
     for (size_t i = 0; i < count; i++) {

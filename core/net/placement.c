@@ -117,34 +117,35 @@ static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b) {
-    return b ? common_divisor(b, a % b) : a;
+static int64_t greatest_divisor(int64_t a, int64_t b) {
+    return b ? greatest_divisor(b, a % b) : a;
 }
 
-static int64_t first_row(const dlc_net_tensor_parallel *tp, int32_t rank) {
+static int64_t first_row_of_rank(const dlc_net_tensor_parallel *tp, int32_t rank) {
     return tp->first_sample[rank] - tp->first_sample[0];
 }
 
 /* The rows that a rank has in every chunk but the last, with the chunked schedule. */
 static int64_t rows_each(const dlc_net_tensor_parallel *tp, int32_t rank) {
-    return divide_up(first_row(tp, rank + 1) - first_row(tp, rank), tp->ranks);
+    return divide_up(first_row_of_rank(tp, rank + 1) - first_row_of_rank(tp, rank),
+                     tp->ranks);
 }
 
 static net_rows consecutive_rows(const net_chunks *chunks, int32_t chunk,
                                  int32_t rank) {
     const dlc_net_tensor_parallel *tp = chunks->tp;
     int64_t begin = chunk * chunks->rows, end = begin + chunks->rows;
-    int64_t from = larger(begin, first_row(tp, rank));
-    int64_t to = smaller(end, first_row(tp, rank + 1));
+    int64_t from = larger(begin, first_row_of_rank(tp, rank));
+    int64_t to = smaller(end, first_row_of_rank(tp, rank + 1));
     return (net_rows){.at = from - begin,
-                      .own = from - first_row(tp, rank),
+                      .own = from - first_row_of_rank(tp, rank),
                       .count = larger(to - from, 0)};
 }
 
 static net_rows rows_of_each(const dlc_net_tensor_parallel *tp, int32_t chunk,
                              int32_t rank) {
     int64_t each = rows_each(tp, rank);
-    int64_t all = first_row(tp, rank + 1) - first_row(tp, rank);
+    int64_t all = first_row_of_rank(tp, rank + 1) - first_row_of_rank(tp, rank);
     net_rows rows = {.own = chunk * each,
                      .count = larger(smaller(each, all - chunk * each), 0)};
     for (int32_t r = 0; r < rank; r++)
@@ -166,14 +167,15 @@ int64_t dlc_net_chunk_sample(const net_chunks *chunks, int64_t row) {
     for (int32_t r = 0; r < tp->ranks; r++) {
         int64_t each = rows_each(tp, r);
         if (row < each)
-            return chunks->sample + first_row(tp, r) + chunks->current * each + row;
+            return chunks->sample + first_row_of_rank(tp, r) + chunks->current * each +
+                   row;
         row -= each;
     }
     return chunks->sample;
 }
 
 static void size_consecutive(const dlc_net_tensor_parallel *tp, net_chunks *chunks) {
-    int64_t all = first_row(tp, tp->ranks);
+    int64_t all = first_row_of_rank(tp, tp->ranks);
     chunks->rows = chunks->block = divide_up(all, tp->ranks);
     chunks->count = (int32_t)divide_up(all, chunks->rows);
 }
@@ -181,9 +183,9 @@ static void size_consecutive(const dlc_net_tensor_parallel *tp, net_chunks *chun
 static void size_chunked(const dlc_net_tensor_parallel *tp, net_chunks *chunks) {
     for (int32_t r = 0; r < tp->ranks; r++) {
         int64_t each = rows_each(tp, r);
-        int64_t all = first_row(tp, r + 1) - first_row(tp, r);
+        int64_t all = first_row_of_rank(tp, r + 1) - first_row_of_rank(tp, r);
         chunks->rows += each;
-        chunks->block = common_divisor(chunks->block, each);
+        chunks->block = greatest_divisor(chunks->block, each);
         chunks->count = (int32_t)larger(chunks->count, divide_up(all, each));
     }
 }

@@ -35,8 +35,8 @@ static uint64_t start_timing(const dlc_net *net) {
     return net->timed ? dlc_now_ns() : 0;
 }
 
-static dlc_status end_timing(const dlc_net *net, net_op *op, dlc_net_part part,
-                             uint64_t start) {
+static dlc_status end_op_timing(const dlc_net *net, net_op *op, dlc_net_part part,
+                                uint64_t start) {
     if (!net->timed)
         return DLC_OK;
     DLC_TRY(dlc_net_sync(net));
@@ -92,7 +92,7 @@ dlc_status dlc_net_forward_op(dlc_net *net, net_op *op) {
     dlc_status status = op->ops->forward(net, op, NET_RUN_FORWARD);
     end_range(net);
     DLC_TRY(named(status, op, "forward"));
-    return end_timing(net, op, DLC_NET_FORWARD, start);
+    return end_op_timing(net, op, DLC_NET_FORWARD, start);
 }
 
 /* ---- Recomputing ----------------------------------------------------------------- */
@@ -107,7 +107,7 @@ static dlc_status recompute(const dlc_net *net, int32_t tensor) {
     }
     uint64_t start = start_timing(net);
     DLC_TRY(named(op->ops->forward(net, op, NET_RUN_RECOMPUTE), op, "forward"));
-    return end_timing(net, op, DLC_NET_FORWARD, start);
+    return end_op_timing(net, op, DLC_NET_FORWARD, start);
 }
 
 /* Recomputes the tensors that were not kept, if backward of the operation is the first
@@ -162,13 +162,13 @@ static dlc_status run_parts(const dlc_net *net, net_op *op) {
     if (net->timed && dlc_net_can_split_backward(op)) {
         uint64_t start = start_timing(net);
         DLC_TRY(op->ops->backward(net, op, DLC_BACKWARD_WEIGHTS));
-        DLC_TRY(end_timing(net, op, DLC_NET_BACKWARD_WEIGHTS, start));
+        DLC_TRY(end_op_timing(net, op, DLC_NET_BACKWARD_WEIGHTS, start));
         parts = DLC_BACKWARD_DATA;
     }
     uint64_t start = start_timing(net);
     DLC_TRY(op->ops->backward(net, op, parts));
     DLC_TRY(add_edge_parts(net, op));
-    return end_timing(net, op, dlc_net_backward_part(op), start);
+    return end_op_timing(net, op, dlc_net_backward_part(op), start);
 }
 
 dlc_status dlc_net_backward_op(dlc_net *net, net_op *op) {

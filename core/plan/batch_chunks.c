@@ -55,9 +55,9 @@ static double compute_of(const dlc_plan_tensor_group *group,
 
 /* ---- The step -------------------------------------------------------------------- */
 
-static void simulate(const dlc_plan_tensor_group *group,
-                     const dlc_plan_cluster *cluster, dlc_tensor_schedule schedule,
-                     dlc_plan_chunks *made) {
+static void simulate_chunks(const dlc_plan_tensor_group *group,
+                            const dlc_plan_cluster *cluster,
+                            dlc_tensor_schedule schedule, dlc_plan_chunks *made) {
     double move = transfer_of(group, cluster, schedule, made->count);
     double link = move,
            arrived = move; /* end of the link's use; arrival of the chunk */
@@ -100,7 +100,7 @@ dlc_status dlc_plan_chunks_of(const dlc_plan_tensor_group *group,
     DLC_TRY(dlc_plan_check(cluster));
     dlc_plan_chunks made = {
         .count = schedule == DLC_TENSOR_WHOLE_BATCH ? 1 : dlc_plan_ranks(cluster)};
-    simulate(group, cluster, schedule, &made);
+    simulate_chunks(group, cluster, schedule, &made);
     made.bytes = memory_of(group, cluster, schedule, made.count);
     *chunks = made;
     return DLC_OK;

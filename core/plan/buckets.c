@@ -32,7 +32,7 @@ double dlc_plan_reduction(const dlc_transport_prediction *prediction, double byt
     return buckets * prediction->latency + bytes / bandwidth;
 }
 
-static dlc_status add(dlc_plan_buckets *buckets, dlc_plan_bucket bucket) {
+static dlc_status add_bucket(dlc_plan_buckets *buckets, dlc_plan_bucket bucket) {
     dlc_plan_bucket *grown = dlc_grow_by_one(buckets->bucket, buckets->count,
                                              sizeof *grown);
     if (!grown)
@@ -48,7 +48,7 @@ static dlc_status close_bucket(dlc_plan_buckets *buckets, double target,
     double parts = fmin(fmax(floor(bucket.bytes / target), 1), MAX_PARTS);
     bucket.bytes /= parts;
     for (int i = 0; i < (int)parts; i++)
-        DLC_TRY(add(buckets, bucket));
+        DLC_TRY(add_bucket(buckets, bucket));
     return DLC_OK;
 }
 

@@ -21,7 +21,7 @@ static int32_t layer_named(const dlc_graph *graph, const char *name) {
 }
 
 /* The layer that an operation belongs to; -1: none. */
-static int32_t layer_of(const dlc_graph *graph, const dlc_net_row *row) {
+static int32_t layer_of_operation(const dlc_graph *graph, const dlc_net_row *row) {
     if (row->fused_into)
         return layer_named(graph, row->fused_into);
     return layer_named(graph, row->is_reorder ? row->reader : row->name);
@@ -142,7 +142,7 @@ dlc_status dlc_plan_layers_time(const dlc_graph *graph, const dlc_net *net, int3
                                 dlc_plan_layer *layer) {
     dlc_net_row r;
     DLC_TRY(dlc_net_row_at(net, row, &r));
-    int32_t i = layer_of(graph, &r);
+    int32_t i = layer_of_operation(graph, &r);
     if (i >= 0)
         add_seconds(&r, batch, memory_bytes, seconds, &layer[i]);
     return DLC_OK;

@@ -45,8 +45,8 @@ static int32_t fewer(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
-static dlc_status check(size_t layers, const dlc_plan_link *link, double samples,
-                        int32_t stages) {
+static dlc_status check_stages_args(size_t layers, const dlc_plan_link *link,
+                                    double samples, int32_t stages) {
     if (stages < 1 || (size_t)stages > layers)
         return dlc_fail(DLC_ERR_CONFIG,
                         "%d stages for %zu layers: every stage needs at "
@@ -75,7 +75,7 @@ typedef struct cutting {
 
 /* Seconds of stage s if it has layers [m, i): of its layers, and of its sends in both
  * directions. */
-static double seconds_of(const cutting *c, int32_t s, size_t m, size_t i) {
+static double seconds_of_stage(const cutting *c, int32_t s, size_t m, size_t i) {
     int32_t ranks = ranks_of(c->stage_ranks, s);
     double seconds = c->fixed[i] - c->fixed[m] +
                      (c->per_sample[i] - c->per_sample[m]) * c->samples / ranks;
@@ -92,7 +92,7 @@ static void fill_row(const cutting *c, int32_t s) {
     for (size_t i = (size_t)s + 1; i <= c->layers; i++) {
         best[i] = INFINITY;
         for (size_t m = (size_t)s; m < i; m++) {
-            double last = seconds_of(c, s, m, i);
+            double last = seconds_of_stage(c, s, m, i);
             double slowest = s > 0 ? fmax(best[m - width], last) : last;
             if (s == 0 && m > 0)
                 break;
@@ -125,7 +125,7 @@ dlc_status dlc_plan_stages_cut(const dlc_plan_layer *layer, size_t layers,
                                const dlc_plan_link *link, double samples,
                                int32_t stages, const int32_t *stage_ranks,
                                dlc_plan_stage *stage) {
-    DLC_TRY(check(layers, link, samples, stages));
+    DLC_TRY(check_stages_args(layers, link, samples, stages));
     size_t width = layers + 1;
     cutting c = {.layer = layer,
                  .layers = layers,
@@ -154,9 +154,9 @@ dlc_status dlc_plan_stages_cut(const dlc_plan_layer *layer, size_t layers,
     return status;
 }
 
-static void measure(const dlc_plan_layer *layer, size_t layers,
-                    const dlc_plan_link *link, double samples, int32_t reader_ranks,
-                    dlc_plan_stage *made) {
+static void measure_stages(const dlc_plan_layer *layer, size_t layers,
+                           const dlc_plan_link *link, double samples,
+                           int32_t reader_ranks, dlc_plan_stage *made) {
     double own = samples / made->ranks;
     for (size_t i = made->first; i < made->end; i++) {
         made->forward += dlc_plan_seconds(layer[i].forward, own);
@@ -174,7 +174,7 @@ dlc_status dlc_plan_stages_measure(const dlc_plan_layer *layer, size_t layers,
                                    const dlc_plan_link *link, double samples,
                                    int32_t stages, const int32_t *stage_ranks,
                                    dlc_plan_stage *stage) {
-    DLC_TRY(check(layers, link, samples, stages));
+    DLC_TRY(check_stages_args(layers, link, samples, stages));
     for (int32_t s = 0; s < stages; s++) {
         int32_t reader = ranks_of(stage_ranks, s + 1 < stages ? s + 1 : s);
         dlc_plan_stage made = {.first = stage[s].first,
@@ -187,7 +187,7 @@ dlc_status dlc_plan_stages_measure(const dlc_plan_layer *layer, size_t layers,
                             "stage %d: stages must be contiguous and contain "
                             "all layers",
                             (int)s);
-        measure(layer, layers, link, samples, reader, &made);
+        measure_stages(layer, layers, link, samples, reader, &made);
         stage[s] = made;
     }
     return DLC_OK;
@@ -324,7 +324,7 @@ static int advance(const run *r, int32_t s) {
     return 1;
 }
 
-static void simulate(const run *r) {
+static void simulate_stages(const run *r) {
     for (int moved = 1; moved;) {
         moved = 0;
         for (int32_t s = 0; s < r->stages; s++)
@@ -382,7 +382,7 @@ dlc_status dlc_plan_pipeline_run(const dlc_plan_layer *layer, double samples,
             workers[s].forward_end = times + 2 * (size_t)s * each;
             workers[s].backward_end = workers[s].forward_end + each;
         }
-        simulate(&r);
+        simulate_stages(&r);
         read_run(&r, layer, samples, copies, stage, pipeline);
     }
     dlc_free(times);

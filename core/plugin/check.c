@@ -259,7 +259,7 @@ static const char *size_wrong(uint32_t size, size_t least) {
     return NULL;
 }
 
-static int is_plugin_name(const char *name) {
+static int is_valid_name(const char *name) {
     size_t length = strnlen(name, NAME_LENGTH_MAX + 1);
     return length >= 1 && length <= NAME_LENGTH_MAX &&
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == length;
@@ -322,7 +322,7 @@ dlc_status dlc_plugin_check(const char *path, const dlc_plugin *plugin,
     if (wrong)
         return dlc_fail(DLC_ERR_PLUGIN, "%s: its %s has a size of %u bytes, %s", path,
                         DLC_PLUGIN_SYMBOL, plugin->size, wrong);
-    if (!plugin->name || !is_plugin_name(plugin->name))
+    if (!plugin->name || !is_valid_name(plugin->name))
         return dlc_fail(
             DLC_ERR_PLUGIN,
             "%s: the plugin has no valid name: use 1 to %u of a-z, 0-9, '-' "
@@ -369,7 +369,7 @@ static dlc_status check_ops(const dlc_feature *feature) {
         return dlc_fail(DLC_ERR_PLUGIN, "its table of operations lacks %s", call);
     const dlc_layer_ops *layer = feature->ops;
     if (feature->kind == DLC_KIND_LAYER &&
-        !(layer->family->name && is_plugin_name(layer->family->name)))
+        !(layer->family->name && is_valid_name(layer->family->name)))
         return dlc_fail(DLC_ERR_PLUGIN, "the name of its family is not valid");
     const dlc_decoder_ops *decoder = feature->ops;
     return feature->kind == DLC_KIND_DECODER ? check_endings(decoder->endings) : DLC_OK;
@@ -377,7 +377,7 @@ static dlc_status check_ops(const dlc_feature *feature) {
 
 dlc_status dlc_feature_check(const dlc_feature *feature, dlc_entry_state *state) {
     *state = DLC_ENTRY_REFUSED;
-    if (!is_plugin_name(feature->name))
+    if (!is_valid_name(feature->name))
         return dlc_fail(DLC_ERR_PLUGIN,
                         "its name is not valid: use 1 to %u of a-z, 0-9, '-' and '_'",
                         NAME_LENGTH_MAX);
@@ -395,7 +395,7 @@ dlc_status dlc_feature_check(const dlc_feature *feature, dlc_entry_state *state)
                         (unsigned long long)feature->needs);
     if (!is_line(feature->help))
         return dlc_fail(DLC_ERR_PLUGIN, "it has no help text");
-    if (feature->device && !is_plugin_name(feature->device))
+    if (feature->device && !is_valid_name(feature->device))
         return dlc_fail(DLC_ERR_PLUGIN, "the name of its device is not valid");
     DLC_TRY(check_ops(feature));
     return dlc_options_check(feature->options);

@@ -122,7 +122,7 @@ static dlc_status look_at_folder(walk *w) {
 
 /* Replaces the link that has been walked by the path it holds. `length`: of its
  * folder. */
-static dlc_status follow_link(walk *w, size_t length) {
+static dlc_status follow_folder_link(walk *w, size_t length) {
     char target[PATH_MAX], path[PATH_MAX];
     ssize_t got = readlink(w->folder, target, sizeof target);
     if (got < 0)
@@ -167,7 +167,7 @@ static dlc_status enter_folder(walk *w, const char *name, size_t bytes) {
                         "link %s belongs to that user, who is neither root nor the "
                         "current user; use a path without it",
                         w->given, (unsigned)w->info.st_uid, w->folder);
-    return follow_link(w, length);
+    return follow_folder_link(w, length);
 }
 
 static dlc_status walk_path(walk *w) {
@@ -293,7 +293,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int is_plugin_name(const char *name) {
+static int is_plugin_file(const char *name) {
     size_t length = strlen(name);
     return name[0] != '.' && length > 3 && !strcmp(name + length - 3, ".so");
 }
@@ -305,7 +305,7 @@ static const char *next_name(DIR *stream) {
     do {
         errno = 0;
         entry = readdir(stream);
-    } while (entry && !is_plugin_name(entry->d_name));
+    } while (entry && !is_plugin_file(entry->d_name));
     return entry ? entry->d_name : NULL;
 }
 

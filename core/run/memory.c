@@ -31,7 +31,7 @@ static uint64_t process_bytes(const dlc_setup *setup) {
 }
 
 /* How many ranks have the same parameters of a set, and can share their states. */
-static int32_t shards_of(const dlc_session *session, int32_t set) {
+static int32_t ranks_with_shards(const dlc_session *session, int32_t set) {
     const dlc_mesh *mesh = &session->mesh;
     return set == DLC_PARAMS_WHOLE ? dlc_mesh_stage_group(mesh, session->rank).ranks
                                    : dlc_mesh_data_group(mesh, session->rank).ranks;
@@ -39,7 +39,8 @@ static int32_t shards_of(const dlc_session *session, int32_t set) {
 
 /* Are updates sharded, if [transport] shard_optimizer is not `other`? */
 static int shards_unless(const dlc_session *session, const char *other) {
-    return dlc_session_may_shard(session) && shards_of(session, DLC_PARAMS_WHOLE) > 1 &&
+    return dlc_session_may_shard(session) &&
+           ranks_with_shards(session, DLC_PARAMS_WHOLE) > 1 &&
            !dlc_settings_is(session->setup->transport_settings, "shard_optimizer",
                             other);
 }
@@ -56,7 +57,7 @@ static uint64_t solver_bytes(const dlc_session *session) {
     uint64_t bytes = 0;
     for (int32_t s = 0; s < DLC_PARAM_SETS; s++) {
         uint64_t count = dlc_net_arenas_of(session->net, s)->count;
-        uint64_t shards = (uint64_t)shards_of(session, s);
+        uint64_t shards = (uint64_t)ranks_with_shards(session, s);
         bytes += has_norms ? count / DLC_SQUARE_PIECE * sizeof(double) : 0;
         if (has_shards && count && shards > 1)
             count = count / shards + DLC_SQUARE_PIECE;
@@ -144,9 +145,9 @@ static uint64_t total_bytes(const dlc_memory_sum *sum) {
 
 /* Fails, or warns with [train] overcommit, that `name` has too little memory. Names the
  * batch that needs the most of it. */
-static dlc_status refuse(const dlc_session *session, const dlc_memory_sum *sum,
-                         const char *who, uint64_t bytes, const char *name,
-                         double has) {
+static dlc_status refuse_memory(const dlc_session *session, const dlc_memory_sum *sum,
+                                const char *who, uint64_t bytes, const char *name,
+                                double has) {
     const dlc_setup *setup = session->setup;
     int by_test = sum->test_batch > sum->train_batch;
     int overcommit = dlc_settings_get_bool(setup->train_settings, "overcommit");
@@ -179,7 +180,7 @@ static dlc_status check_machine(const dlc_session *session, const dlc_memory_sum
         (void)snprintf(who, sizeof who, "the %d ranks of a machine", (int)sum->ranks);
     uint64_t total = total_bytes(sum);
     return has > 0 && (double)total > has
-               ? refuse(session, sum, who, total, machine, has)
+               ? refuse_memory(session, sum, who, total, machine, has)
                : DLC_OK;
 }
 
@@ -193,8 +194,8 @@ static dlc_status check_device(const dlc_session *session, const dlc_memory_sum 
         return DLC_OK;
     DLC_TRY(dlc_device_describe(session->device_ops, mine->device_index, &info));
     return info.memory_bytes && bytes > info.memory_bytes
-               ? refuse(session, sum, "a rank", bytes, info.name,
-                        (double)info.memory_bytes)
+               ? refuse_memory(session, sum, "a rank", bytes, info.name,
+                               (double)info.memory_bytes)
                : DLC_OK;
 }
 

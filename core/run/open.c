@@ -118,7 +118,7 @@ double dlc_session_waited(const dlc_session *session) {
            (session->tensor ? dlc_tensor_parallel_waited(session->tensor) : 0);
 }
 
-static void find_part(dlc_session *session) {
+static void find_named_part(dlc_session *session) {
     session->part = (dlc_rank_part){.ranks = session->ranks,
                                     .samples = session->local_batch};
     if (session->pipeline)
@@ -173,8 +173,8 @@ static void close_parallel(dlc_session *session) {
 
 /* ---- Opening ----------------------------------------------------------------- */
 
-static dlc_status begin(dlc_setup *setup, dlc_job *job, int32_t rank, int32_t ranks,
-                        dlc_session *session) {
+static dlc_status begin_opening(dlc_setup *setup, dlc_job *job, int32_t rank,
+                                int32_t ranks, dlc_session *session) {
     *session = (dlc_session){.setup = setup,
                              .job = job,
                              .rank = rank,
@@ -185,7 +185,7 @@ static dlc_status begin(dlc_setup *setup, dlc_job *job, int32_t rank, int32_t ra
 }
 
 static dlc_status begin_as_rank(dlc_setup *setup, dlc_job *job, dlc_session *session) {
-    return begin(setup, job, dlc_job_rank(job), dlc_job_ranks(job), session);
+    return begin_opening(setup, job, dlc_job_rank(job), dlc_job_ranks(job), session);
 }
 
 /* Calls `open`, which starts threads, while this thread is bound to cores that do not
@@ -231,7 +231,7 @@ static dlc_status plan(dlc_session *session) {
 
 /* What the nets of this rank are, before they are built. */
 static void plan_nets(dlc_session *session) {
-    find_part(session);
+    find_named_part(session);
     dlc_layer_group_plan(session->rank, session->ranks, &session->layer_group);
     if (session->pipeline)
         dlc_pipeline_shape_group(session->pipeline, &session->layer_group);
@@ -358,7 +358,7 @@ dlc_status dlc_session_open_plan(dlc_setup *setup, dlc_job *job, int32_t rank,
                                  int32_t ranks, dlc_session *session) {
     if (ranks == 1)
         split_equally(setup);
-    DLC_TRY(begin(setup, job, rank, ranks, session));
+    DLC_TRY(begin_opening(setup, job, rank, ranks, session));
     session->is_plan = 1;
     return ended(open_plan(session), session);
 }

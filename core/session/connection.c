@@ -1,6 +1,7 @@
 /* Chooses the transports on every rank, checks that the ranks agree, and opens the
  * communicator. */
 #include "session/connection.h"
+#include "base/text.h"
 
 #include <string.h>
 #include <time.h>
@@ -36,8 +37,8 @@ static int is_named(const char *wanted, const char *name) {
 
 /* The settings of [transport] for a transport that it names, and defaults for others.
  */
-static dlc_status settings_of(void *context, const dlc_feature *feature,
-                              const dlc_settings **settings) {
+static dlc_status settings_of_transport(void *context, const dlc_feature *feature,
+                                        const dlc_settings **settings) {
     const source *from = context;
     dlc_connection *connection = from->connection;
     /* Its prediction is asked for next: if that kills the rank, the report names it. */
@@ -72,7 +73,7 @@ static void log_text(dlc_log_level level, dlc_text *text) {
     dlc_text_free(text);
 }
 
-static void announce(const dlc_transport_choice *choice) {
+static void announce_transport(const dlc_transport_choice *choice) {
     dlc_text text = {0};
     dlc_transport_choice_text(choice, &text);
     log_text(DLC_LOG_INFO, &text);
@@ -111,7 +112,7 @@ static void pick_locally(const dlc_connection_args *args, const dlc_comm_args *c
                                    .bytes = from->bytes,
                                    .any_order = args->any_order,
                                    .cost = dlc_plan_reduction,
-                                   .settings_of = settings_of,
+                                   .settings_of = settings_of_transport,
                                    .context = from};
     *mine = (pick){.status = DLC_OK};
     mine->status = dlc_transport_choose(&asked, &mine->choice);
@@ -175,14 +176,14 @@ static dlc_status take_levels(const pick *mine, source *from, dlc_comm_args *com
         const dlc_transport_level *its = &mine->choice.level[i];
         comm->level[i].feature = its->feature;
         comm->level[i].within = (dlc_domain_level)its->scope.within;
-        DLC_TRY(settings_of(from, its->feature, &comm->level[i].settings));
+        DLC_TRY(settings_of_transport(from, its->feature, &comm->level[i].settings));
     }
     comm->levels = mine->choice.levels;
     return DLC_OK;
 }
 
 /* Every rank chooses on its own; all must arrive at the same choice. */
-static dlc_status choose(source *from, dlc_comm_args *comm, pick *mine) {
+static dlc_status choose_transport(source *from, dlc_comm_args *comm, pick *mine) {
     dlc_connection *connection = from->connection;
     DLC_TRY(pick_together(from->args, comm, from, mine));
     dlc_free(connection->transport);
@@ -219,7 +220,7 @@ static dlc_status choose_and_open(const dlc_connection_args *args, dlc_comm_args
                    .connection = connection,
                    .trial = {.job = args->job,
                              .device = args->device,
-                             .may_replace = strcmp(args->wanted, "auto") == 0,
+                             .may_replace = dlc_is_auto(args->wanted),
                              .probes = dlc_settings_get_bool(args->settings, "probe"),
                              .how = comm}};
     dlc_choice_label opened = {.name = ""};
@@ -227,10 +228,10 @@ static dlc_status choose_and_open(const dlc_connection_args *args, dlc_comm_args
     dlc_status status = share_bytes(args, &from.bytes);
     while (status == DLC_OK && again) {
         pick mine = {.status = DLC_OK};
-        status = choose(&from, comm, &mine);
+        status = choose_transport(&from, comm, &mine);
         again = !connection->comm || memcmp(&mine.label, &opened, sizeof opened) != 0;
         if (comm->rank == 0 && again)
-            announce(&mine.choice);
+            announce_transport(&mine.choice);
         opened = mine.label;
         if (status == DLC_OK && again)
             status = try_choice(&from, &mine, &again);
@@ -319,8 +320,8 @@ static dlc_status compare_devices(const dlc_connection_args *args) {
 
 /* ---- Opening ----------------------------------------------------------------- */
 
-static dlc_status open_connection(const dlc_connection_args *args,
-                                  dlc_connection *connection) {
+static dlc_status open_transport(const dlc_connection_args *args,
+                                 dlc_connection *connection) {
     dlc_comm_args comm = {.rank = dlc_job_rank(args->job),
                           .ranks = dlc_job_ranks(args->job),
                           .rank_info = dlc_job_rank_info(args->job, 0),
@@ -354,7 +355,7 @@ static dlc_status open_connection(const dlc_connection_args *args,
 
 dlc_status dlc_connection_open(const dlc_connection_args *args,
                                dlc_connection *connection) {
-    dlc_status status = open_connection(args, connection);
+    dlc_status status = open_transport(args, connection);
     if (status != DLC_OK)
         dlc_connection_close(connection);
     return status;

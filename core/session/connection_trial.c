@@ -59,8 +59,8 @@ dlc_status dlc_connection_trial_add(dlc_connection_trial *t,
 }
 
 /* Adds a finding about a level of the choice. */
-static dlc_status add(dlc_connection_trial *t, int32_t level, double slowdown,
-                      const char *text, int *again) {
+static dlc_status add_finding(dlc_connection_trial *t, int32_t level, double slowdown,
+                              const char *text, int *again) {
     const dlc_transport_level *its = &t->choice->level[level];
     dlc_transport_finding what = {.scope = its->scope, .slowdown = slowdown};
     (void)snprintf(what.name, sizeof what.name, "%s", its->feature->name);
@@ -94,7 +94,7 @@ static dlc_status keep_failure(dlc_connection_trial *t, dlc_status status,
     dlc_status known = dlc_job_withdrawal(t->job);
     if (!t->may_replace)
         return known == DLC_OK ? status : known;
-    return add(t, level, 0, dlc_detail(), again);
+    return add_finding(t, level, 0, dlc_detail(), again);
 }
 
 /* ---- Probing ----------------------------------------------------------------- */
@@ -107,7 +107,7 @@ static dlc_status keep_findings(dlc_connection_trial *t,
         if (finding[i].from < 0)
             continue;
         *usable &= finding[i].slowdown > 0;
-        DLC_TRY(add(t, i, finding[i].slowdown, finding[i].text, again));
+        DLC_TRY(add_finding(t, i, finding[i].slowdown, finding[i].text, again));
     }
     return DLC_OK;
 }

@@ -39,19 +39,19 @@ void dlc_control_close(dlc_control *control) {
     *control = (dlc_control){0};
 }
 
-static dlc_control_slot *slot_of(const dlc_control *control, int64_t iteration) {
+static dlc_control_slot *control_slot(const dlc_control *control, int64_t iteration) {
     return (dlc_control_slot *)&control->slot[iteration % DLC_CONTROL_SLOTS];
 }
 
 dlc_status dlc_control_begin(dlc_control *control, const dlc_control_input *input) {
-    dlc_control_slot *slot = slot_of(control, control->submitted);
+    dlc_control_slot *slot = control_slot(control, control->submitted);
     *slot->input = *input;
     return control->ops->copy(control->device, control->queue, control->on_device,
                               slot->input, sizeof *input);
 }
 
 dlc_status dlc_control_end(dlc_control *control, const float *control_words) {
-    dlc_control_slot *slot = slot_of(control, control->submitted);
+    dlc_control_slot *slot = control_slot(control, control->submitted);
     DLC_TRY(control->ops->copy(control->device, control->queue, slot->control_words,
                                control_words,
                                DLC_CONTROL_WORDS * sizeof *control_words));
@@ -62,9 +62,9 @@ dlc_status dlc_control_end(dlc_control *control, const float *control_words) {
 }
 
 dlc_event *dlc_control_done(const dlc_control *control) {
-    return slot_of(control, control->collected)->done;
+    return control_slot(control, control->collected)->done;
 }
 
 const float *dlc_control_collect(dlc_control *control) {
-    return slot_of(control, control->collected++)->control_words;
+    return control_slot(control, control->collected++)->control_words;
 }

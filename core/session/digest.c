@@ -107,8 +107,8 @@ static int has_states(const dlc_session *session, const dlc_net_param *param) {
            !dlc_exchanger_table(set->exchanger)->shard_begin;
 }
 
-static dlc_status digest_param(const dlc_session *session, int32_t i,
-                               uint64_t *digest) {
+static dlc_status digest_values(const dlc_session *session, int32_t i,
+                                uint64_t *digest) {
     const dlc_net_param *param = dlc_net_param_at(session->net, i);
     const dlc_memory *slot = session->set[param->set].slot;
     const float *values = dlc_net_param_arena(session->net, i);
@@ -129,7 +129,7 @@ static dlc_status digest_items(const dlc_session *session, dlc_digest_of what,
     for (int32_t i = 0; i < dlc_net_params(session->net); i++)
         if (is_shared(dlc_net_param_at(session->net, i), what))
             DLC_TRY(
-                digest_param(session, i, &item[JOB_ITEMS + i * items_each(session)]));
+                digest_values(session, i, &item[JOB_ITEMS + i * items_each(session)]));
     return DLC_OK;
 }
 
@@ -166,7 +166,8 @@ static void name_item(const dlc_session *session, int64_t item, char *name,
 
 /* ---- Comparing ------------------------------------------------------------------- */
 
-static dlc_mesh_group group_of(const dlc_session *session, int32_t rank, int32_t part) {
+static dlc_mesh_group group_with_values(const dlc_session *session, int32_t rank,
+                                        int32_t part) {
     if (part == PART_JOB)
         return (dlc_mesh_group){.stride = 1, .ranks = session->ranks};
     return part == DLC_PARAMS_ROWS ? dlc_mesh_data_group(&session->mesh, rank)
@@ -178,11 +179,11 @@ static int32_t member(const dlc_mesh_group *group, int32_t i) {
 }
 
 /* Returns 1, and the first group whose ranks differ. */
-static int find_part(const dlc_session *session, const summary *all,
-                     difference *found) {
+static int find_unlike_part(const dlc_session *session, const summary *all,
+                            difference *found) {
     for (int32_t r = 0; r < session->ranks; r++)
         for (int32_t p = 0; p < PARTS; p++) {
-            dlc_mesh_group group = group_of(session, r, p);
+            dlc_mesh_group group = group_with_values(session, r, p);
             if (all[r].part[p] == all[group.first].part[p])
                 continue;
             *found = (difference){.part = p, .ranks = group};
@@ -283,15 +284,16 @@ static dlc_status explain(dlc_session *session, const uint64_t *item, int64_t mo
     return status;
 }
 
-static dlc_status compare(dlc_session *session, const uint64_t *item, summary *all) {
+static dlc_status compare_digests(dlc_session *session, const uint64_t *item,
+                                  summary *all) {
     const summary mine = sum_up(session, item);
     difference found;
     int64_t most = 0;
     DLC_TRY(dlc_job_all_gather(session->job, &mine, sizeof mine, all));
     for (int32_t r = 0; r < session->ranks; r++)
         most = all[r].items > most ? all[r].items : most;
-    return find_part(session, all, &found) ? explain(session, item, most, &found)
-                                           : DLC_OK;
+    return find_unlike_part(session, all, &found) ? explain(session, item, most, &found)
+                                                  : DLC_OK;
 }
 
 dlc_status dlc_digest_compare(dlc_session *session, dlc_digest_of what) {
@@ -304,7 +306,7 @@ dlc_status dlc_digest_compare(dlc_session *session, dlc_digest_of what) {
     if (status == DLC_OK)
         status = digest_items(session, what, item);
     if (status == DLC_OK)
-        status = compare(session, item, all);
+        status = compare_digests(session, item, all);
     if (status == DLC_OK)
         dlc_debug("compared with the other ranks in %.1f ms", dlc_since(began) * 1e3);
     dlc_free(all);

@@ -94,8 +94,8 @@ static size_t choose_bucket(const dlc_session *session, const dlc_param_set *set
 }
 
 /* What was measured, beside what was predicted when the transports were chosen. */
-static void compare(const dlc_session *session, const dlc_param_set *set,
-                    const dlc_comm_cost *cost) {
+static void compare_schedules(const dlc_session *session, const dlc_param_set *set,
+                              const dlc_comm_cost *cost) {
     const dlc_transport_prediction measured = {.size = sizeof measured,
                                                .latency = cost->latency,
                                                .small_bandwidth = cost->bandwidth,
@@ -106,7 +106,8 @@ static void compare(const dlc_session *session, const dlc_param_set *set,
              session->connection.predicted * 1e3);
 }
 
-static void announce(const dlc_comm_cost *cost, const dlc_exchange_schedule *schedule) {
+static void announce_exchange(const dlc_comm_cost *cost,
+                              const dlc_exchange_schedule *schedule) {
     const char *method = schedule->shard_optimizer
                              ? "each rank updates a shard of the weights"
                          : schedule->overlap_forward
@@ -160,9 +161,9 @@ dlc_status dlc_exchange_schedule_make(const dlc_session *session,
         DLC_TRY(choose_overlap(session, set, &cost, &made.overlap_forward));
     made.bucket_bytes = choose_bucket(session, set, &cost, made.overlap_forward);
     if (session->rank == 0) {
-        announce(&cost, &made);
+        announce_exchange(&cost, &made);
         if (set == &session->set[DLC_PARAMS_WHOLE] && session->connection.predicted > 0)
-            compare(session, set, &cost);
+            compare_schedules(session, set, &cost);
     }
     *schedule = made;
     return DLC_OK;

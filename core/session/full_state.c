@@ -36,7 +36,7 @@ static dlc_status copy_shards(const dlc_session *session, const dlc_param_set *s
 }
 
 /* Keeps what was written to the state that was taken last. */
-static dlc_status keep(const dlc_session *session, dlc_param_set *set) {
+static dlc_status keep_state(const dlc_session *session, dlc_param_set *set) {
     int32_t state = set->taken - 1;
     set->taken = 0;
     if (state < 0 || !session->full_state.writes)
@@ -47,8 +47,9 @@ static dlc_status keep(const dlc_session *session, dlc_param_set *set) {
     return copy_shards(session, set, state, 0);
 }
 
-static dlc_status take(const dlc_session *session, dlc_param_set *set, int32_t state) {
-    DLC_TRY(keep(session, set));
+static dlc_status take_state(const dlc_session *session, dlc_param_set *set,
+                             int32_t state) {
+    DLC_TRY(keep_state(session, set));
     DLC_TRY(copy_shards(session, set, state, 1));
     DLC_TRY(dlc_exchanger_all_gather(set->exchanger, set->arenas->gradients));
     /* Peers may still read this rank's shards, which the next state overwrites. */
@@ -60,7 +61,7 @@ static dlc_status take(const dlc_session *session, dlc_param_set *set, int32_t s
 dlc_status dlc_full_state_take(dlc_session *session, int32_t state) {
     DLC_EACH_PARAM_SET(session, set)
     if (has_shards(set) && set->taken != state + 1)
-        DLC_TRY(take(session, set, state));
+        DLC_TRY(take_state(session, set, state));
     return DLC_OK;
 }
 
@@ -71,7 +72,7 @@ float *dlc_full_state_arena(const dlc_session *session, int32_t param, int32_t s
 }
 
 static dlc_status end(const dlc_session *session, dlc_param_set *set) {
-    DLC_TRY(keep(session, set));
+    DLC_TRY(keep_state(session, set));
     return session->device_ops->fill(session->device, NULL, set->arenas->gradients, 0,
                                      set->arenas->count * sizeof(float));
 }

@@ -82,8 +82,8 @@ static dlc_status digest_ramp(const dlc_session *session, int32_t i, uint64_t *d
     return status;
 }
 
-static dlc_status digest_param(const dlc_session *session, int32_t i,
-                               uint64_t *digest) {
+static dlc_status digest_layout(const dlc_session *session, int32_t i,
+                                uint64_t *digest) {
     const dlc_net_param *param = dlc_net_param_at(session->net, i);
     const uint64_t place[] = {param->offset, param->count};
     *digest = 0;
@@ -100,7 +100,7 @@ static dlc_status digest_param(const dlc_session *session, int32_t i,
 static dlc_status answer_all(const dlc_session *session, answer *mine) {
     for (int32_t i = 0; i < dlc_net_params(session->net); i++) {
         mine[i].which = digest_name(dlc_net_param_at(session->net, i));
-        DLC_TRY(digest_param(session, i, &mine[i].layout));
+        DLC_TRY(digest_layout(session, i, &mine[i].layout));
     }
     return DLC_OK;
 }
@@ -125,7 +125,7 @@ static dlc_status find_most(const dlc_session *session, int64_t *most) {
     return status;
 }
 
-static dlc_status gather(const dlc_session *session, answers *all) {
+static dlc_status gather_layouts(const dlc_session *session, answers *all) {
     DLC_TRY(find_most(session, &all->most));
     size_t capacity = (size_t)all->most;
     answer *mine = dlc_alloc(capacity, sizeof *mine);
@@ -142,7 +142,7 @@ static const answer *answer_of(const answers *all, int32_t r, int64_t i) {
     return &all->answer[r * all->most + i];
 }
 
-static int32_t layer_of(const dlc_session *session, int32_t i) {
+static int32_t layer_of_param(const dlc_session *session, int32_t i) {
     const dlc_graph *graph = session->setup->graph;
     const char *name = dlc_net_param_at(session->net, i)->name;
     /* names are "layer.parameter" */
@@ -175,8 +175,8 @@ static dlc_status fail_layout(const dlc_session *session, int32_t rank, int32_t 
 }
 
 /* Marks layers whose parameters must be plain; *unlike: there are some on any rank. */
-static dlc_status compare(const dlc_session *session, const answers *all, int is_last,
-                          int *differs) {
+static dlc_status compare_layouts(const dlc_session *session, const answers *all,
+                                  int is_last, int *differs) {
     for (int32_t r = 0; r < session->ranks; r++)
         for (int32_t i = 0; i < all->most; i++) {
             if (!layout_differs(all, r, i))
@@ -187,12 +187,12 @@ static dlc_status compare(const dlc_session *session, const answers *all, int is
             if (is_last)
                 return fail_layout(session, r, i, is_mine);
             if (is_mine)
-                session->plain[layer_of(session, i)] = 1;
+                session->plain[layer_of_param(session, i)] = 1;
         }
     return DLC_OK;
 }
 
-static void announce(const dlc_session *session) {
+static void announce_plain_layers(const dlc_session *session) {
     const dlc_graph *graph = session->setup->graph;
     dlc_text names = {0};
     for (int32_t i = 0; i < graph->layers; i++)
@@ -216,12 +216,12 @@ dlc_status dlc_layout_check(dlc_session *session, int *rebuild) {
     if (!is_last &&
         !(session->plain = dlc_alloc((size_t)session->setup->graph->layers, 1)))
         return DLC_ERR_NOMEM;
-    dlc_status status = gather(session, &all);
+    dlc_status status = gather_layouts(session, &all);
     if (status == DLC_OK)
-        status = compare(session, &all, is_last, &differs);
+        status = compare_layouts(session, &all, is_last, &differs);
     dlc_free(all.answer);
     if (status == DLC_OK && differs && session->rank == 0)
-        announce(session);
+        announce_plain_layers(session);
     *rebuild = differs;
     return status;
 }

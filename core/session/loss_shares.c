@@ -68,7 +68,7 @@ static int32_t all_losses(const dlc_session *session) {
 
 /* ---- Counting ---------------------------------------------------------------- */
 
-static double *counted_in(const dlc_loss_shares *shares, int64_t batch, int32_t loss) {
+static double *counted_at(const dlc_loss_shares *shares, int64_t batch, int32_t loss) {
     return shares->counted +
            (batch % shares->kept * shares->losses + loss) * shares->samples;
 }
@@ -76,7 +76,7 @@ static double *counted_in(const dlc_loss_shares *shares, int64_t batch, int32_t 
 static dlc_status count_loss(const dlc_session *session, const dlc_batch *batch,
                              int32_t i) {
     const dlc_loss_shares *shares = session->loss_shares;
-    double *counted = counted_in(shares, batch->iteration, i);
+    double *counted = counted_at(shares, batch->iteration, i);
     int32_t field = field_of(session, shares->loss[i]);
     if (field >= 0)
         DLC_TRY(dlc_net_count(session->net, i, batch->field[field], shares->samples,
@@ -108,7 +108,7 @@ static dlc_status count_batch(dlc_session *session) {
 
 static double sum_of(const dlc_loss_shares *shares, int32_t loss, int64_t batch,
                      int64_t first, int64_t samples) {
-    const double *counted = counted_in(shares, batch, loss);
+    const double *counted = counted_at(shares, batch, loss);
     double sum = 0;
     for (int64_t n = first; n < first + samples; n++)
         sum += counted[n];
@@ -245,7 +245,7 @@ void dlc_loss_shares_set(dlc_session *session, int64_t batch, int64_t first,
         dlc_net_set_loss_share(session->net, i,
                                (float)share_of(session, i, batch, first, samples,
                                                session->accumulation_steps),
-                               shares ? counted_in(shares, batch, i) + first : NULL);
+                               shares ? counted_at(shares, batch, i) + first : NULL);
 }
 
 int dlc_loss_shares_are_plain(const dlc_session *session, int64_t batch) {

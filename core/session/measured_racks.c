@@ -51,7 +51,8 @@ static dlc_status make_racks(const dlc_comm_args *how, const dlc_machine_links *
     return status;
 }
 
-static dlc_status measure(const dlc_racks_args *args, dlc_comm **comm, racks *found) {
+static dlc_status measure_pairs(const dlc_racks_args *args, dlc_comm **comm,
+                                racks *found) {
     dlc_machine_links links = {.machines = 0};
     dlc_job_activity(args->job, "bandwidth", "between machines", 0);
     dlc_status status = dlc_machine_links_measure(args->how, args->device, *comm,
@@ -83,7 +84,7 @@ static void list_racks(const dlc_racks_args *args, const racks *found, dlc_text 
     }
 }
 
-static void announce(const dlc_racks_args *args, const racks *found, int used) {
+static void announce_racks(const dlc_racks_args *args, const racks *found, int used) {
     static const char not_used[] = "; not used, since sums would be in another order, "
                                    "and results must not depend on a measurement; "
                                    "[transport] racks with these hosts uses them";
@@ -135,11 +136,11 @@ static dlc_status use_racks(const dlc_racks_args *args, const racks *found,
 dlc_status dlc_racks_measure(const dlc_racks_args *args, dlc_comm **comm,
                              dlc_domains *domains, int *changed) {
     racks found = {.count = 0};
-    dlc_status status = measure(args, comm, &found);
+    dlc_status status = measure_pairs(args, comm, &found);
     if (status == DLC_OK && found.count > 0)
         status = use_racks(args, &found, domains, changed);
     if (status == DLC_OK && found.count > 0 && args->how->rank == 0)
-        announce(args, &found, *changed);
+        announce_racks(args, &found, *changed);
     dlc_free(found.rack);
     return status;
 }

@@ -237,7 +237,8 @@ static dlc_status tell_late_model(const dlc_session *session,
 }
 
 /* If updates are deferred, only the bucket with control words is updated. */
-static dlc_status update(const dlc_session *session, dlc_param_set *set, int waits) {
+static dlc_status update_set(const dlc_session *session, dlc_param_set *set,
+                             int waits) {
     size_t count = set->arenas->count;
     DLC_TRY(tell_late_model(session, set));
     if (!set->deferred_update) {
@@ -259,7 +260,7 @@ dlc_status dlc_param_sets_update(dlc_session *session, int waits) {
     for (int32_t i = 0; i < DLC_PARAM_SETS; i++) {
         dlc_param_set *set = &session->set[rows_first ? DLC_PARAM_SETS - 1 - i : i];
         if (set->arenas)
-            DLC_TRY(update(session, set, waits));
+            DLC_TRY(update_set(session, set, waits));
     }
     return DLC_OK;
 }

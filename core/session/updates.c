@@ -33,7 +33,7 @@ void dlc_updates_defer(dlc_updates *updates, int64_t iteration) {
     updates->iteration = iteration;
 }
 
-static dlc_status update(dlc_updates *updates, int32_t bucket) {
+static dlc_status update_arena(dlc_updates *updates, int32_t bucket) {
     updates->pending[bucket] = 0;
     updates->count--;
     uint64_t began = dlc_now_ns();
@@ -51,7 +51,7 @@ dlc_status dlc_updates_need(void *context, size_t begin, size_t end) {
     for (int32_t b = updates->buckets - 1; updates->count > 0 && b >= 0; b--)
         if (updates->pending[b] && updates->begin[b] < end &&
             updates->begin[b + 1] > begin)
-            DLC_TRY(update(updates, b));
+            DLC_TRY(update_arena(updates, b));
     return DLC_OK;
 }
 

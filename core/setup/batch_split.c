@@ -1,6 +1,7 @@
 /* Parses [parallel] batch_split, assigns samples by largest remainders, and balances a
  * split by measured throughput. */
 #include "setup/batch_split.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -40,7 +41,7 @@ static dlc_status parse_one(const char *text, const char *at, int32_t place,
     return DLC_OK;
 }
 
-static dlc_status parse_list(const char *text, dlc_batch_split *split) {
+static dlc_status parse_proportions(const char *text, dlc_batch_split *split) {
     double sum = 0;
     for (const char *at = text, *end = text;; at = end + 1) {
         int32_t place = split->proportions;
@@ -65,10 +66,9 @@ static dlc_status parse_list(const char *text, dlc_batch_split *split) {
 }
 
 dlc_status dlc_batch_split_parse(const char *text, dlc_batch_split *split) {
-    dlc_batch_split made = {.is_default = !text,
-                            .is_auto = text && strcmp(text, "auto") == 0};
+    dlc_batch_split made = {.is_default = !text, .is_auto = dlc_is_auto(text)};
     if (text && !made.is_auto && strcmp(text, "equal") != 0) {
-        dlc_status status = parse_list(text, &made);
+        dlc_status status = parse_proportions(text, &made);
         if (status != DLC_OK) {
             dlc_batch_split_free(&made);
             return status;
@@ -189,11 +189,11 @@ dlc_status dlc_batch_split_assign(dlc_batch_split *split, int64_t batch, int32_t
 
 /* ---- By throughput --------------------------------------------------------------- */
 
-static int32_t workers(const dlc_batch_split *split) {
+static int32_t count_workers(const dlc_batch_split *split) {
     return split->ranks - split->servers;
 }
 
-static double seconds_of(const dlc_rank_throughput *throughput, int64_t count) {
+static double seconds_of_rank(const dlc_rank_throughput *throughput, int64_t count) {
     return throughput->fixed_seconds + (double)count / throughput->samples_per_s;
 }
 
@@ -201,8 +201,8 @@ double dlc_batch_split_seconds(const dlc_batch_split *split,
                                const dlc_rank_throughput *throughput,
                                const int64_t *count) {
     double most_seconds = 0;
-    for (int32_t r = 0; r < workers(split); r++)
-        most_seconds = fmax(most_seconds, seconds_of(&throughput[r], count[r]));
+    for (int32_t r = 0; r < count_workers(split); r++)
+        most_seconds = fmax(most_seconds, seconds_of_rank(&throughput[r], count[r]));
     return most_seconds;
 }
 
@@ -211,10 +211,10 @@ double dlc_batch_split_seconds(const dlc_batch_split *split,
 static double finish_time(const dlc_batch_split *split,
                           const dlc_rank_throughput *throughput, int64_t samples) {
     double end = INFINITY;
-    for (int32_t left = workers(split); left > 0;) {
+    for (int32_t left = count_workers(split); left > 0;) {
         double speed = 0, sum = (double)samples;
         int32_t takers = 0;
-        for (int32_t r = 0; r < workers(split); r++) {
+        for (int32_t r = 0; r < count_workers(split); r++) {
             if (!(throughput[r].fixed_seconds < end))
                 continue;
             speed += throughput[r].samples_per_s;
@@ -234,11 +234,11 @@ static double finish_time(const dlc_batch_split *split,
 static int64_t assign_most(const dlc_batch_split *split,
                            const dlc_rank_throughput *throughput, int64_t chunk,
                            int64_t *count) {
-    int64_t rest = split->batch - workers(split), left = split->batch;
+    int64_t rest = split->batch - count_workers(split), left = split->batch;
     double end = finish_time(split, throughput, rest);
     for (int32_t r = 0; r < split->ranks; r++) {
         int64_t whole = 0;
-        if (r < workers(split)) {
+        if (r < count_workers(split)) {
             whole = (int64_t)((end - throughput[r].fixed_seconds) *
                               throughput[r].samples_per_s);
             whole = whole < chunk ? 1 : whole - whole % chunk;
@@ -257,9 +257,10 @@ static void assign_chunks(const dlc_batch_split *split,
     while (left > 0) {
         int32_t best = 0;
         double least = INFINITY;
-        for (int32_t r = 0; r < workers(split); r++) {
+        for (int32_t r = 0; r < count_workers(split); r++) {
             /* The one sample that every rank has is part of its first chunk. */
-            double done = seconds_of(&throughput[r], (count[r] / chunk + 1) * chunk);
+            double done = seconds_of_rank(&throughput[r],
+                                          (count[r] / chunk + 1) * chunk);
             if (done < least) {
                 least = done;
                 best = r;
@@ -325,8 +326,8 @@ int32_t dlc_batch_split_most(const dlc_batch_split *split) {
 }
 
 int dlc_batch_split_is_equal(const dlc_batch_split *split) {
-    int64_t least = split->batch / workers(split);
-    for (int32_t r = 0; r < workers(split); r++)
+    int64_t least = split->batch / count_workers(split);
+    for (int32_t r = 0; r < count_workers(split); r++)
         if (split->count[r] < least || split->count[r] > least + 1)
             return 0;
     return 1;

@@ -30,8 +30,8 @@ static void list(const dlc_data_info *info, dlc_text *text) {
         dlc_text_add(text, " and %" PRId32 " more", info->classes - MOST);
 }
 
-static dlc_status refuse(const dlc_setup *setup, const char *whose,
-                         const dlc_data_info *known) {
+static dlc_status refuse_classes(const dlc_setup *setup, const char *whose,
+                                 const dlc_data_info *known) {
     dlc_text train = {0}, test = {0};
     list(known, &train);
     list(&setup->test.info, &test);
@@ -46,11 +46,11 @@ static dlc_status refuse(const dlc_setup *setup, const char *whose,
     return status;
 }
 
-static dlc_status compare(const dlc_setup *setup, const char *whose,
-                          const dlc_data_info *known) {
+static dlc_status compare_classes(const dlc_setup *setup, const char *whose,
+                                  const dlc_data_info *known) {
     const dlc_data_info *test = &setup->test.info;
     return are_known(known) && are_known(test) && !are_same(known, test)
-               ? refuse(setup, whose, known)
+               ? refuse_classes(setup, whose, known)
                : DLC_OK;
 }
 
@@ -75,7 +75,7 @@ static dlc_status compare_with_train(dlc_setup *setup) {
         dlc_data_source_close(test);
         status = dlc_data_source_open(setup, test, &train->info);
         if (status == DLC_OK && !are_same(&train->info, &test->info))
-            status = refuse(setup, "[data] has", &train->info);
+            status = refuse_classes(setup, "[data] has", &train->info);
     }
     dlc_data_source_close(train);
     return status;
@@ -107,8 +107,8 @@ dlc_status dlc_classes_open_test(dlc_setup *setup) {
         return open_with_train(setup, status);
     DLC_TRY(status);
     if (train->source)
-        return compare(setup, "[data] has", &train->info);
+        return compare_classes(setup, "[data] has", &train->info);
     if (known)
-        return compare(setup, "the weights know", known);
+        return compare_classes(setup, "the weights know", known);
     return are_known(&test->info) ? compare_with_train(setup) : DLC_OK;
 }

@@ -16,8 +16,8 @@ int32_t dlc_device_count(const dlc_feature *device) {
 }
 
 /* The number of layers that are made for this device in particular. */
-static size_t count_layers(const dlc_registry *registry,
-                           const dlc_feature_entry *device) {
+static size_t count_layers_for(const dlc_registry *registry,
+                               const dlc_feature_entry *device) {
     const dlc_feature_entry *layer;
     size_t count = 0;
     for (size_t i = 0; (layer = dlc_registry_usable(registry, DLC_KIND_LAYER, i)); i++)
@@ -35,7 +35,7 @@ dlc_status dlc_find_accelerator(const dlc_registry *registry,
          i++) {
         if (entry->state != DLC_ENTRY_USABLE || (entry->caps & DLC_DEVICE_HOST))
             continue;
-        size_t layers = count_layers(registry, entry);
+        size_t layers = count_layers_for(registry, entry);
         if (layers <= most)
             continue;
         dlc_status status = dlc_registry_use(registry, entry, &found);
@@ -66,8 +66,8 @@ static dlc_status check_index(const char *text, const dlc_feature *device, long 
     return DLC_OK;
 }
 
-static dlc_status parse_list(const char *text, const dlc_feature *device, int32_t *list,
-                             int32_t *count) {
+static dlc_status parse_indices(const char *text, const dlc_feature *device,
+                                int32_t *list, int32_t *count) {
     const char *at = text;
     char *end = NULL;
 
@@ -98,7 +98,7 @@ dlc_status dlc_device_indices_parse(const char *text, const dlc_feature *device,
         return DLC_ERR_NOMEM;
     int32_t named = there;
     if (strcmp(text, "all") != 0)
-        status = parse_list(text, device, made, &named);
+        status = parse_indices(text, device, made, &named);
     else
         for (int32_t i = 0; i < there; i++)
             made[i] = i;

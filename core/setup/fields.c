@@ -7,7 +7,7 @@
 
 /* ---- Names ------------------------------------------------------------------- */
 
-static void add_name(dlc_field_names *names, const char *name) {
+static void add_field_name(dlc_field_names *names, const char *name) {
     for (int32_t i = 0; i < names->count; i++)
         if (strcmp(names->name[i], name) == 0)
             return;
@@ -15,13 +15,13 @@ static void add_name(dlc_field_names *names, const char *name) {
         names->name[names->count++] = name;
 }
 
-static void add_names(dlc_field_names *names, const dlc_data_setup *data) {
+static void add_field_names(dlc_field_names *names, const dlc_data_setup *data) {
     const dlc_samples *samples = &data->samples;
     if (!data->source || data->broken)
         return;
     names->is_known = 1;
     for (int32_t f = 0; f < samples->info.field_count; f++)
-        add_name(names, dlc_samples_field(samples, f)->name);
+        add_field_name(names, dlc_samples_field(samples, f)->name);
     if (names->data)
         return;
     names->data = dlc_samples_field(samples, samples->image)->name;
@@ -31,14 +31,14 @@ static void add_names(dlc_field_names *names, const dlc_data_setup *data) {
 
 void dlc_setup_field_names(const dlc_setup *setup, dlc_field_names *names) {
     *names = (dlc_field_names){.count = 0};
-    add_names(names, &setup->train);
-    add_names(names, &setup->test);
+    add_field_names(names, &setup->train);
+    add_field_names(names, &setup->test);
 }
 
 /* ---- Binding ----------------------------------------------------------------- */
 
-static int32_t source_of(const dlc_graph *graph, int32_t i,
-                         const dlc_samples *samples) {
+static int32_t source_of_field(const dlc_graph *graph, int32_t i,
+                               const dlc_samples *samples) {
     return i == DLC_FIELD_DATA    ? samples->image
            : i == DLC_FIELD_LABEL ? samples->target
                                   : dlc_samples_find(samples, graph->field[i].name);
@@ -50,7 +50,7 @@ void dlc_setup_bind_fields(const dlc_setup *setup, dlc_phase phase,
     const dlc_samples *samples = &data->samples;
     dlc_batch_fields fields = {.count = graph->fields};
     for (int32_t i = 0; i < graph->fields; i++) {
-        int32_t source = source_of(graph, i, samples);
+        int32_t source = source_of_field(graph, i, samples);
         int is_read = (graph->field[i].phases & (unsigned)phase) != 0;
         fields.source[i] = source;
         if (graph->field[i].is_label || i == DLC_FIELD_LABEL)
@@ -106,8 +106,8 @@ static const char *reader_of(const dlc_graph *graph, int32_t field, dlc_phase ph
     return "";
 }
 
-static void report_missing(dlc_setup *setup, dlc_problems *problems,
-                           dlc_data_setup *data, dlc_phase phase, int32_t field) {
+static void report_missing_field(dlc_setup *setup, dlc_problems *problems,
+                                 dlc_data_setup *data, dlc_phase phase, int32_t field) {
     const dlc_graph *graph = setup->graph;
     (void)dlc_fail(DLC_ERR_CONFIG,
                    "the samples have no field %s, which layer '%s' reads",
@@ -133,8 +133,8 @@ static dlc_status try_loader(const dlc_data_setup *data, dlc_phase phase,
     return status;
 }
 
-static dlc_status check(dlc_setup *setup, dlc_problems *problems, dlc_data_setup *data,
-                        dlc_phase phase) {
+static dlc_status check_field(dlc_setup *setup, dlc_problems *problems,
+                              dlc_data_setup *data, dlc_phase phase) {
     const dlc_graph *graph = setup->graph;
     const char *key;
     if (!data->source || data->broken)
@@ -144,7 +144,7 @@ static dlc_status check(dlc_setup *setup, dlc_problems *problems, dlc_data_setup
     int32_t first = phase == DLC_PHASE_TEST ? DLC_FIELD_LABEL + 1 : DLC_FIELD_LABEL;
     for (int32_t i = first; i < graph->fields; i++)
         if (data->fields.source[i] < 0 && graph->field[i].phases & (unsigned)phase)
-            report_missing(setup, problems, data, phase, i);
+            report_missing_field(setup, problems, data, phase, i);
     dlc_status status = data->broken ? DLC_OK : try_loader(data, phase, &key);
     if (status == DLC_OK || status == DLC_ERR_NOMEM)
         return status;
@@ -156,6 +156,6 @@ static dlc_status check(dlc_setup *setup, dlc_problems *problems, dlc_data_setup
 }
 
 dlc_status dlc_setup_check_fields(dlc_setup *setup, dlc_problems *problems) {
-    DLC_TRY(check(setup, problems, &setup->train, DLC_PHASE_TRAIN));
-    return check(setup, problems, &setup->test, DLC_PHASE_TEST);
+    DLC_TRY(check_field(setup, problems, &setup->train, DLC_PHASE_TRAIN));
+    return check_field(setup, problems, &setup->test, DLC_PHASE_TEST);
 }

@@ -1,5 +1,6 @@
 /* Parses the settings of the mesh. */
 #include "setup/mesh_settings.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static dlc_status parse_number(const char *key, const char **text, int32_t *numb
 static dlc_status parse_size(const dlc_settings *parallel, const char *key,
                              int32_t *size) {
     const char *text = dlc_settings_get_string(parallel, key);
-    if (strcmp(text, "auto") == 0)
+    if (dlc_is_auto(text))
         return DLC_OK;
     DLC_TRY(parse_number(key, &text, size));
     return *text ? dlc_fail(DLC_ERR_CONFIG, "%s: must be one number or auto", key)

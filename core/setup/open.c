@@ -1,5 +1,6 @@
 /* Opens a setup: looks up the plugins that net.ini names, checks every section against
  * their option tables, and answers questions about ranks and batches. */
+#include "base/text.h"
 #include "setup/setup.h"
 
 #include <string.h>
@@ -94,7 +95,7 @@ static dlc_status check_solver(dlc_setup *setup, dlc_problems *problems) {
     return DLC_OK;
 }
 
-static dlc_status check_consistency(dlc_setup *setup, dlc_problems *problems) {
+static dlc_status check_consistency_of_job(dlc_setup *setup, dlc_problems *problems) {
     const dlc_section *found = dlc_config_find(setup->config, "consistency");
     const char *type = found ? dlc_section_value(found, "type") : NULL;
     size_t before = problems->found;
@@ -164,7 +165,7 @@ static dlc_status check_transport(dlc_setup *setup, dlc_problems *problems) {
     const dlc_section *found = dlc_config_find(setup->config, "transport");
     const char *type = found ? dlc_section_value(found, "type") : NULL;
     const dlc_option *tables[1 + TRANSPORTS] = {dlc_transport_section_options};
-    int is_auto = !type || strcmp(type, "auto") == 0;
+    int is_auto = !type || dlc_is_auto(type);
     dlc_status status = is_auto ? DLC_OK
                                 : find_transports(setup, problems, type, &tables[1]);
     if (status != DLC_OK)
@@ -277,7 +278,7 @@ static int is_file_name(const char *name) {
            strspn(name, allowed) == length;
 }
 
-static void check_name(const dlc_setup *setup, dlc_problems *problems) {
+static void check_net_name(const dlc_setup *setup, dlc_problems *problems) {
     if (setup->name && !is_file_name(setup->name))
         dlc_problems_add(problems, setup->config,
                          dlc_settings_line(setup->net_settings, "name"),
@@ -304,10 +305,10 @@ static dlc_status check_all(dlc_setup *setup, unsigned phases, dlc_problems *pro
     DLC_TRY(dlc_settings_make(setup->config, "net", net_tables, 1, problems,
                               &setup->net_settings));
     setup->name = dlc_settings_get_string(setup->net_settings, "name");
-    check_name(setup, problems);
+    check_net_name(setup, problems);
     DLC_TRY(check_sections_of_data(setup, dlc_data_section_options, problems));
     DLC_TRY(check_solver(setup, problems));
-    DLC_TRY(check_consistency(setup, problems));
+    DLC_TRY(check_consistency_of_job(setup, problems));
     DLC_TRY(check_transport(setup, problems));
     check_batch_split(setup, problems);
     if (!setup->device) /* layer types depend on it */
@@ -420,7 +421,7 @@ dlc_status dlc_setup_set_ranks(dlc_setup *setup, int32_t ranks) {
 }
 
 /* The number of ranks that compute. */
-static int32_t workers(const dlc_setup *setup) {
+static int32_t job_workers(const dlc_setup *setup) {
     return setup->ranks - setup->servers;
 }
 
@@ -431,7 +432,7 @@ dlc_dtype dlc_setup_precision(const dlc_setup *setup) {
 }
 
 int64_t dlc_setup_global_batch(const dlc_setup *setup) {
-    return setup->strong ? setup->train.batch : setup->train.batch * workers(setup);
+    return setup->strong ? setup->train.batch : setup->train.batch * job_workers(setup);
 }
 
 void dlc_setup_rank_samples(const dlc_setup *setup, int32_t rank, int64_t *offset,

@@ -21,8 +21,8 @@ typedef struct checked_section {
 } checked_section;
 
 /* Reports dlc_detail() as a mistake at `key`; the section is not checked further. */
-static dlc_status report(const checked_section *at, const char *key,
-                         dlc_status status) {
+static dlc_status report_data_mistake(const checked_section *at, const char *key,
+                                      dlc_status status) {
     if (status == DLC_OK || status == DLC_ERR_NOMEM)
         return status;
     at->data->broken = 1;
@@ -122,7 +122,7 @@ static dlc_status check_samples(const checked_section *at) {
     dlc_read_sample_free(&r.read);
     if (status == DLC_ERR_DATA)
         status = skips ? DLC_OK : dlc_skips_advise();
-    return report(at, "source", status);
+    return report_data_mistake(at, "source", status);
 }
 
 /* ---- Sections ---------------------------------------------------------------- */
@@ -132,10 +132,11 @@ static dlc_status check_feed(const checked_section *at) {
     dlc_feed_args args = first_batch(at);
     uint64_t bytes, batch;
     dlc_shape shape;
-    DLC_TRY(report(at, "transforms", dlc_setup_sample_shape(at->data, &shape)));
+    DLC_TRY(report_data_mistake(at, "transforms",
+                                dlc_setup_sample_shape(at->data, &shape)));
     if (at->data->broken)
         return DLC_OK;
-    return report(at, "source", dlc_feed_bytes(&args, &bytes, &batch));
+    return report_data_mistake(at, "source", dlc_feed_bytes(&args, &bytes, &batch));
 }
 
 /* Means and deviations of images from 0 to 1, as torchvision has them, make huge values
@@ -170,7 +171,7 @@ static dlc_status check_section(const checked_section *at) {
     dlc_status status = at->test ? dlc_classes_open_test(at->setup)
                                  : dlc_data_source_open(at->setup, data, NULL);
     if (status != DLC_OK) {
-        status = report(at, "source", status);
+        status = report_data_mistake(at, "source", status);
         dlc_data_source_close(data);
         return status;
     }

@@ -185,7 +185,7 @@ static void count_classes(const checked_phase *at, int32_t field, int64_t *known
 
 /* More outputs than classes are only a warning: the net trains well, and it may be on
  * purpose, as when a net for many classes is tried on a few of them. */
-static void compare(checked_phase *at, const dlc_net *net, int32_t reader) {
+static void compare_layers(checked_phase *at, const dlc_net *net, int32_t reader) {
     const dlc_graph_layer *layer = &at->setup->graph->layer[reader];
     if (layer->inputs < 2 || layer->input[1].layer != DLC_FROM_DATA ||
         layer->input[0].layer == DLC_FROM_DATA)
@@ -213,7 +213,7 @@ static void compare_all(checked_phase *at, const dlc_net *net) {
         if (!graph->layer[i].broken && !at->reported[i] &&
             (graph->layer[i].phases & (unsigned)at->phase) &&
             (graph->layer[i].feature->caps & DLC_LAYER_CLASSIFIES))
-            compare(at, net, i);
+            compare_layers(at, net, i);
 }
 
 /* ---- Phases ------------------------------------------------------------------ */

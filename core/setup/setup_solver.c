@@ -37,9 +37,10 @@ static dlc_status check_schedule(const dlc_setup *setup, const dlc_solver *solve
 }
 
 /* Reports a failure, which is one of the settings unless memory ran out. */
-static dlc_status report(const dlc_setup *setup, const dlc_settings *settings,
-                         const char *section, dlc_status status,
-                         dlc_problems *problems) {
+static dlc_status report_solver_mistake(const dlc_setup *setup,
+                                        const dlc_settings *settings,
+                                        const char *section, dlc_status status,
+                                        dlc_problems *problems) {
     if (status == DLC_OK || status == DLC_ERR_NOMEM)
         return status;
     dlc_problems_add_failure(problems, setup->config,
@@ -47,8 +48,8 @@ static dlc_status report(const dlc_setup *setup, const dlc_settings *settings,
     return DLC_OK;
 }
 
-static dlc_status check_consistency(const dlc_setup *setup, dlc_problems *problems,
-                                    int32_t *servers) {
+static dlc_status check_consistency_section(const dlc_setup *setup,
+                                            dlc_problems *problems, int32_t *servers) {
     dlc_consistency_needs needs = {.size = sizeof needs};
     if (setup->consistency_broken)
         return DLC_OK;
@@ -57,7 +58,8 @@ static dlc_status check_consistency(const dlc_setup *setup, dlc_problems *proble
                                 ops->needs(setup->consistency_settings, &needs));
     if (status == DLC_OK)
         *servers = needs.servers;
-    return report(setup, setup->consistency_settings, "consistency", status, problems);
+    return report_solver_mistake(setup, setup->consistency_settings, "consistency",
+                                 status, problems);
 }
 
 /* The results of tests decide on the learning rate. */
@@ -107,7 +109,7 @@ static void check_overlap(const dlc_setup *setup, const dlc_solver *solver,
 dlc_status dlc_setup_check_solver(dlc_setup *setup, dlc_problems *problems) {
     int32_t servers = 0;
     dlc_solver *solver = &setup->checked_solver;
-    DLC_TRY(check_consistency(setup, problems, &servers));
+    DLC_TRY(check_consistency_section(setup, problems, &servers));
     if (!setup->solver || !setup->solver_settings || setup->solver_broken)
         return DLC_OK;
     dlc_status status = DLC_ASK(
@@ -120,5 +122,6 @@ dlc_status dlc_setup_check_solver(dlc_setup *setup, dlc_problems *problems) {
     }
     if (status == DLC_OK)
         status = check_schedule(setup, solver, servers, problems);
-    return report(setup, setup->solver_settings, "solver", status, problems);
+    return report_solver_mistake(setup, setup->solver_settings, "solver", status,
+                                 problems);
 }

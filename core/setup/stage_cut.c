@@ -1,5 +1,6 @@
 /* Parses [parallel] pipeline. */
 #include "setup/stage_cut.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +33,8 @@ static dlc_status unknown(const dlc_setup *setup, const char *name, size_t lengt
     return status;
 }
 
-static dlc_status add_name(const dlc_setup *setup, const char *name, size_t length,
-                           dlc_stage_cut *cut) {
+static dlc_status add_stage_name(const dlc_setup *setup, const char *name,
+                                 size_t length, dlc_stage_cut *cut) {
     int32_t layer = find_first(setup, name, length);
     if (layer < 0)
         return unknown(setup, name, length);
@@ -56,7 +57,7 @@ static dlc_status parse_names(const dlc_setup *setup, const char *text,
     cut->stages = 1;
     for (text += strspn(text, between); *text; text += strspn(text, between)) {
         size_t length = strcspn(text, between);
-        DLC_TRY(add_name(setup, text, length, cut));
+        DLC_TRY(add_stage_name(setup, text, length, cut));
         text += length;
     }
     cut->first[cut->stages] = setup->graph->layers;
@@ -73,7 +74,7 @@ dlc_status dlc_stage_cut_parse(const dlc_setup *setup, dlc_stage_cut *cut) {
             return dlc_fail(DLC_ERR_CONFIG, "pipeline = %s: must be from 1 to 1024",
                             text);
         made.stages = (int32_t)number;
-    } else if (strcmp(text, "auto") != 0) {
+    } else if (!dlc_is_auto(text)) {
         dlc_status status = parse_names(setup, text, &made);
         if (status != DLC_OK) {
             dlc_stage_cut_free(&made);

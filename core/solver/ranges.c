@@ -27,8 +27,9 @@ static dlc_status check_args(const dlc_param_ranges_args *args, const size_t *bo
  * first range is number `first`) where the multipliers are equal, or begins a new one.
  * The gap between two segments is padding, which has no gradient. A segment that is
  * left out is no gap. */
-static size_t add(const dlc_param_ranges_args *args, dlc_param_range *at, size_t first,
-                  size_t count, size_t begin, size_t end, const dlc_segment *segment) {
+static size_t add_range(const dlc_param_ranges_args *args, dlc_param_range *at,
+                        size_t first, size_t count, size_t begin, size_t end,
+                        const dlc_segment *segment) {
     float lr_mult = (float)segment->lr_mult, decay_mult = (float)segment->decay_mult;
     dlc_param_range *next = &at[count];
     if (end <= begin || segment->lr_mult == 0)
@@ -47,11 +48,11 @@ static size_t add(const dlc_param_ranges_args *args, dlc_param_range *at, size_t
     return count + 1;
 }
 
-static size_t larger(size_t a, size_t b) {
+static size_t greater(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-static size_t smaller(size_t a, size_t b) {
+static size_t lesser(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
@@ -67,8 +68,9 @@ static void cut_segments(const dlc_param_ranges_args *args, const size_t *border
         for (; s < args->segments && args->segment[s].offset < border[b + 1]; s++) {
             const dlc_segment *segment = &args->segment[s];
             size_t segment_end = segment->offset + segment->count;
-            count = add(args, ranges->at, first, count, larger(segment->offset, begin),
-                        smaller(segment_end, end), segment);
+            count = add_range(args, ranges->at, first, count,
+                              greater(segment->offset, begin), lesser(segment_end, end),
+                              segment);
             if (segment_end > border[b + 1])
                 break; /* the rest of the segment is in the next bucket */
         }

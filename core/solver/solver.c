@@ -13,14 +13,14 @@ static dlc_status fail_plugin(const dlc_solver *solver, const char *what) {
     return dlc_fail(DLC_ERR_PLUGIN, "solver '%s' %s", solver->name, what);
 }
 
-static int is_name(const char *name) {
+static int is_known_name(const char *name) {
     return name && name[0] && strlen(name) < 64 && !strpbrk(name, "/ \t\n");
 }
 
 static dlc_status check_slots(const dlc_solver *solver) {
     const dlc_solver_needs *needs = &solver->needs;
     for (int32_t i = 0; i < solver->slots; i++) {
-        if (!is_name(needs->slot_name[i]))
+        if (!is_known_name(needs->slot_name[i]))
             return fail_plugin(solver, "does not name all of its slots");
         if (strcmp(needs->slot_name[i], DLC_EMA_NAME) == 0)
             return fail_plugin(solver, "calls a slot " DLC_EMA_NAME
@@ -64,7 +64,8 @@ static int has_number(const dlc_option *option, const char *name) {
     return 0;
 }
 
-static dlc_status check_momentum(const dlc_solver *solver, const dlc_option *options) {
+static dlc_status check_momentum_option(const dlc_solver *solver,
+                                        const dlc_option *options) {
     const char *momentum = solver->needs.momentum;
     if (momentum && !has_number(options, momentum))
         return fail_plugin(solver, "has no number among its options that is called as "
@@ -121,7 +122,7 @@ dlc_status dlc_solver_make(const dlc_feature *feature, const dlc_settings *setti
     DLC_TRY(made.ops->needs(settings, &made.needs));
     made.slots = made.needs.rule ? made.needs.rule->slots : 0;
     DLC_TRY(check_needs(&made));
-    DLC_TRY(check_momentum(&made, feature->options));
+    DLC_TRY(check_momentum_option(&made, feature->options));
     take_settings(&made);
     DLC_TRY(check_clipping(&made));
     *solver = made;

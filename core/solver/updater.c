@@ -77,7 +77,7 @@ static dlc_status update_range(const dlc_solver_updater *updater,
 }
 
 /* As dlc_update_make, with what a consistency model gives. */
-static dlc_update make_update(const dlc_solver_updater *updater,
+static dlc_update fill_update(const dlc_solver_updater *updater,
                               const dlc_rule_values *values, float grad_scale) {
     const dlc_solver *solver = updater->target.solver;
     return (dlc_update){.size = sizeof(dlc_update),
@@ -102,7 +102,7 @@ static dlc_status table_update(void *context, dlc_queue *queue,
     const dlc_solver *solver = updater->target.solver;
     const dlc_param_ranges *ranges = &updater->ranges;
     arena_part part = {begin, begin + count, gradient, slots, weight, queue};
-    dlc_update update = make_update(updater, values, grad_scale);
+    dlc_update update = fill_update(updater, values, grad_scale);
     if (updater->table.needs_norms && !updater->norms.sums)
         return dlc_fail(DLC_ERR_CONFIG,
                         "solver '%s' needs %s, and this consistency model takes no "
@@ -123,7 +123,7 @@ static dlc_status table_measure(void *context, dlc_queue *queue,
     const dlc_solver *solver = updater->target.solver;
     dlc_update_target here = updater->target;
     dlc_update_arenas arenas = {.weights = weights, .gradients = gradients};
-    dlc_update update = make_update(updater, values, grad_scale);
+    dlc_update update = fill_update(updater, values, grad_scale);
     here.queue = queue;
     if (!updater->norms.sums)
         DLC_TRY(dlc_norms_open(&updater->target, &updater->norms));

@@ -12,14 +12,14 @@ static const unsigned char magic[4] = {'D', 'L', 'T', '1'};
 
 /* ---- Packing ----------------------------------------------------------------- */
 
-static void put_bytes(dlc_text *w, const void *from, size_t count) {
+static void pack_bytes(dlc_text *w, const void *from, size_t count) {
     dlc_text_append(w, from, count);
 }
 
 static void put_number(dlc_text *w, uint64_t value) {
     do {
         unsigned char low = (unsigned char)((value & 0x7f) | (value > 0x7f ? 0x80 : 0));
-        put_bytes(w, &low, 1);
+        pack_bytes(w, &low, 1);
         value >>= 7;
     } while (value);
 }
@@ -31,7 +31,7 @@ static void put_index(dlc_text *w, int32_t value) {
 static void put_text(dlc_text *w, const char *text) {
     size_t length = strlen(text);
     put_number(w, length);
-    put_bytes(w, text, length);
+    pack_bytes(w, text, length);
 }
 
 /* Bandwidths are stored in MB/s, which is precise enough for display. */
@@ -56,7 +56,7 @@ static void put_node(dlc_text *w, const dlc_topo_node *node) {
 
 dlc_status dlc_topo_pack(const dlc_topo *topo, unsigned char **bytes, size_t *size) {
     dlc_text w = {0};
-    put_bytes(&w, magic, sizeof magic);
+    pack_bytes(&w, magic, sizeof magic);
     put_number(&w, topo->nodes);
     put_number(&w, topo->links);
     for (size_t i = 0; i < topo->nodes; i++)

@@ -13,7 +13,7 @@
 #include "session/ema.h"
 
 /* Lists the net's metrics, which have their names even if this rank has no samples. */
-static dlc_status list_metrics(dlc_session *session, dlc_evaluation *evaluation) {
+static dlc_status list_net_metrics(dlc_session *session, dlc_evaluation *evaluation) {
     evaluation->metrics = dlc_net_metrics(session->test_net);
     if (evaluation->metrics > DLC_MAX_METRICS)
         evaluation->metrics = DLC_MAX_METRICS;
@@ -41,8 +41,9 @@ static dlc_status hand_out(const dlc_session *session,
 }
 
 /* Adds the metrics of one batch. */
-static dlc_status test_batch(dlc_session *session, const dlc_evaluation_reader *reader,
-                             dlc_evaluation *evaluation) {
+static dlc_status test_whole_batch(dlc_session *session,
+                                   const dlc_evaluation_reader *reader,
+                                   dlc_evaluation *evaluation) {
     dlc_batch batch;
     DLC_TRY(dlc_job_check(session->job));
     DLC_TRY(dlc_feed_next(session->test_feed, &batch));
@@ -96,12 +97,12 @@ static dlc_status sum_batches(dlc_session *session, const dlc_evaluation_reader 
     if (session->pipeline)
         return dlc_pipeline_test(session->pipeline, evaluation);
     int64_t batches = dlc_feed_batches(session->test_feed), passes = batches;
-    DLC_TRY(list_metrics(session, evaluation));
+    DLC_TRY(list_net_metrics(session, evaluation));
     if (session->tensor)
         DLC_TRY(dlc_tensor_parallel_count_test_passes(session->tensor, &passes));
     DLC_TRY(dlc_feed_seek(session->test_feed, 0));
     for (int64_t i = 0; i < batches; i++)
-        DLC_TRY(test_batch(session, reader, evaluation));
+        DLC_TRY(test_whole_batch(session, reader, evaluation));
     return passes > batches ? pad_passes(session, passes - batches) : DLC_OK;
 }
 

@@ -167,7 +167,7 @@ static dlc_status write_control_words(dlc_iterate *iterate) {
 }
 
 /* With a queue: adds the losses of a pass to the control's words. */
-static dlc_status add_losses(const dlc_iterate *iterate) {
+static dlc_status add_batch_losses(const dlc_iterate *iterate) {
     const dlc_session *session = iterate->session;
     if (!queue_of(iterate) || is_server(session))
         return DLC_OK;
@@ -256,7 +256,8 @@ static dlc_status begin_timing(dlc_iterate *iterate, compute_timing *timing) {
 
 /* The seconds spent on samples count, without those spent meanwhile on updates and on
  * waiting for other ranks. */
-static dlc_status end_timing(dlc_iterate *iterate, const compute_timing *timing) {
+static dlc_status end_iteration_timing(dlc_iterate *iterate,
+                                       const compute_timing *timing) {
     dlc_session *session = iterate->session;
     DLC_TRY(wait_if_timed(session));
     double waited = dlc_session_waited(session) - timing->waited +
@@ -276,7 +277,7 @@ static dlc_status forward(dlc_iterate *iterate, int32_t k) {
     else
         DLC_TRY(dlc_net_forward(session->net, iterate->pass.iteration,
                                 session->local_offset));
-    return end_timing(iterate, &timing);
+    return end_iteration_timing(iterate, &timing);
 }
 
 /* The loss is read after backward, in which some layers may still produce it. */
@@ -303,7 +304,7 @@ static dlc_status backward(dlc_iterate *iterate, int32_t k) {
         DLC_TRY(mark_all_ready(iterate));
         iterate->backwards++;
     }
-    return end_timing(iterate, &timing);
+    return end_iteration_timing(iterate, &timing);
 }
 
 double dlc_iterate_computed(dlc_iterate *iterate) {
@@ -325,7 +326,7 @@ static dlc_status take_part(const dlc_session *session) {
 static dlc_status reduce(dlc_iterate *iterate) {
     const dlc_session *session = iterate->session;
     int has = !is_server(session) || has_gradients(session);
-    DLC_TRY(add_losses(iterate));
+    DLC_TRY(add_batch_losses(iterate));
     if (!is_last_pass(iterate))
         return DLC_OK;
     if (is_server(session) && has)
@@ -337,7 +338,7 @@ static dlc_status reduce(dlc_iterate *iterate) {
 
 /* A rank without samples needs no weights that would wait for the others, unless
  * collective layers keep it in step with them. */
-static dlc_status update(const dlc_iterate *iterate) {
+static dlc_status update_weights(const dlc_iterate *iterate) {
     dlc_session *session = iterate->session;
     int is_plugin = dlc_setup_has_consistency_plugin(session->setup);
     dlc_job_activity(session->job, is_plugin ? "update by" : "update",
@@ -382,14 +383,14 @@ static dlc_status run_iteration(dlc_iterate *iterate) {
         DLC_TRY(run_pass(iterate));
         DLC_TRY(reduce(iterate));
     }
-    return update(iterate);
+    return update_weights(iterate);
 }
 
 /* What is left of an iteration of the whole net in one pass, once the batch is read. */
 static dlc_status run_after_reading(dlc_iterate *iterate) {
     DLC_TRY(run_net(iterate));
     DLC_TRY(reduce(iterate));
-    return update(iterate);
+    return update_weights(iterate);
 }
 
 /* ---- Capture --------------------------------------------------------------------- */

@@ -232,7 +232,7 @@ void dlc_progress_iteration_end(dlc_progress *progress, double loss) {
 }
 
 /* " test loss 0.7548 (loss1 0.6931, loss2 0.1234)": what it is the weighted sum of. */
-static void add_losses(const dlc_evaluation *evaluation, dlc_text *line) {
+static void add_shown_losses(const dlc_evaluation *evaluation, dlc_text *line) {
     const char *before = " (";
     dlc_text_add(line, " test loss %.4f", evaluation->loss);
     if (evaluation->is_one_loss)
@@ -254,7 +254,7 @@ static void add_test(const dlc_evaluation *evaluation, dlc_text *line,
     dlc_json_number(event, "accuracy", evaluation->accuracy);
     dlc_json_object(event, "metrics");
     if (evaluation->losses)
-        add_losses(evaluation, line);
+        add_shown_losses(evaluation, line);
     const char *comma = evaluation->losses ? "," : "";
     for (int32_t i = 0; i < evaluation->metrics; i++) {
         const dlc_metric *metric = &evaluation->metric[i];

@@ -19,7 +19,8 @@ double dlc_slowdown_root(float sum) {
     return pow((double)sum, 1.0 / POWER);
 }
 
-static void add(const dlc_iteration_time *time, dlc_iteration_time *sum) {
+static void add_iteration_time(const dlc_iteration_time *time,
+                               dlc_iteration_time *sum) {
     sum->seconds += time->seconds;
     sum->computed += time->computed;
     sum->data += time->data;
@@ -34,7 +35,7 @@ static dlc_iteration_time mean_of(const dlc_iteration_time *sum, int32_t count) 
 /* The usual time can only fall, so that a link which becomes slower step by step is
  * noticed, too. */
 static void learn(dlc_slowdown *slowdown, const dlc_iteration_time *time) {
-    add(time, &slowdown->sum);
+    add_iteration_time(time, &slowdown->sum);
     if (++slowdown->count < DLC_SLOWDOWN_WINDOW)
         return;
     dlc_iteration_time mean = mean_of(&slowdown->sum, slowdown->count);
@@ -90,7 +91,7 @@ static dlc_slowdown_news note_while_usual(dlc_slowdown *slowdown,
         return DLC_SLOWDOWN_NONE;
     }
     slowdown->row++;
-    add(time, &slowdown->slow);
+    add_iteration_time(time, &slowdown->slow);
     if (slowdown->row < LEAST_SLOW ||
         slowdown->slow.seconds - slowdown->row * usual < worth_a_warning)
         return DLC_SLOWDOWN_NONE;
@@ -107,7 +108,7 @@ static dlc_slowdown_news note_while_slow(dlc_slowdown *slowdown,
         begin_row(slowdown);
         return DLC_SLOWDOWN_NONE;
     }
-    add(time, &slowdown->slow);
+    add_iteration_time(time, &slowdown->slow);
     if (++slowdown->row < LEAST_USUAL)
         return DLC_SLOWDOWN_NONE;
     dlc_text_add(text, "iterations are as fast as before again: %.3g s",

@@ -44,7 +44,7 @@ static int ends(const train_loop *loop) {
     return loop->is_good_enough || loop->agreed & DLC_JOB_STOP;
 }
 
-static int is_due(int64_t interval, int64_t iteration) {
+static int is_event_due(int64_t interval, int64_t iteration) {
     return interval > 0 && iteration % interval == 0;
 }
 
@@ -129,9 +129,9 @@ static void note_time(train_loop *loop, const dlc_iteration_time *slowest) {
 static void end_epoch(train_loop *loop) {
     const dlc_session *session = loop->session;
     int64_t done = loop->progress.done;
-    int tests = session->test_net &&
-                (is_due(loop->test_interval, done) || done == session->max_iterations);
-    if (is_due(session->epoch_iterations, done) && !tests)
+    int tests = session->test_net && (is_event_due(loop->test_interval, done) ||
+                                      done == session->max_iterations);
+    if (is_event_due(session->epoch_iterations, done) && !tests)
         dlc_progress_result(&loop->progress, NULL);
 }
 
@@ -265,7 +265,7 @@ static dlc_status run(train_loop *loop) {
         DLC_TRY(test(loop));
     while (session->iteration < session->max_iterations && !ends(loop)) {
         DLC_TRY(iterate(loop));
-        if (!ends(loop) && is_due(loop->test_interval, session->iteration))
+        if (!ends(loop) && is_event_due(loop->test_interval, session->iteration))
             DLC_TRY(test(loop));
         if (loop->agreed & DLC_JOB_CHECKPOINT ||
             dlc_checkpointer_is_due(&loop->checkpointer))

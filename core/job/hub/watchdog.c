@@ -211,8 +211,8 @@ static void summarize_hang(const dlc_hub *hub, int culprit, uint64_t now, char *
 }
 
 /* Logs the summary and a line for each running rank. */
-static void log_report(const dlc_hub *hub, int culprit, uint64_t now,
-                       const char *summary) {
+static void log_hang_report(const dlc_hub *hub, int culprit, uint64_t now,
+                            const char *summary) {
     dlc_text text = {0};
     dlc_text_add(&text, "%s", summary);
     for (int r = 0; r < hub->ranks; r++)
@@ -227,7 +227,7 @@ static void report_hang(dlc_hub *hub, int culprit, uint64_t now) {
     summarize_hang(hub, culprit, now, summary, sizeof summary);
     hub->lost = 1;
     dlc_hub_send_abort(hub, DLC_ERR_PEER, summary);
-    log_report(hub, culprit, now, summary);
+    log_hang_report(hub, culprit, now, summary);
     /* Stuck ranks would not end when asked to. */
     for (int r = 0; r < hub->ranks; r++)
         if (hub->peer[r].running && state_of_rank(hub, &hub->peer[r], now) == STUCK)
@@ -343,7 +343,7 @@ static void find_silent(dlc_hub *hub, uint64_t now) {
     if (was_aborting || !hub->aborting || first < 0)
         return;
     snprintf(summary, sizeof summary, "when rank %d was lost:", first);
-    log_report(hub, first, now, summary);
+    log_hang_report(hub, first, now, summary);
 }
 
 void dlc_hub_watchdog_check(dlc_hub *hub) {

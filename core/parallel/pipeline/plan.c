@@ -225,7 +225,8 @@ static dlc_status count_parameters(const dlc_graph *graph, const dlc_net *outlin
     return DLC_OK;
 }
 
-static dlc_status check_stages(const dlc_pipeline *pipeline, const dlc_net *outline) {
+static dlc_status check_stage_layers(const dlc_pipeline *pipeline,
+                                     const dlc_net *outline) {
     const dlc_session *session = pipeline->session;
     const dlc_graph *graph = session->setup->graph;
     const dlc_stages *stages = &pipeline->stages;
@@ -309,7 +310,7 @@ static dlc_status choose_count(dlc_pipeline *pipeline, const dlc_stage_cut *cut)
 static dlc_status cut_stages(dlc_pipeline *pipeline, const dlc_stage_cut *cut,
                              const dlc_net *outline) {
     DLC_TRY(cut_net(pipeline, cut, 1));
-    DLC_TRY(check_stages(pipeline, outline));
+    DLC_TRY(check_stage_layers(pipeline, outline));
     warn_of_statistics(pipeline, outline);
     return DLC_OK;
 }

@@ -29,14 +29,14 @@ static int64_t first_sample(const dlc_pipeline *pipeline, int32_t k) {
 }
 
 /* How many samples that this rank has of a micro-batch are of the batch. */
-static int64_t counted_in(const dlc_pipeline *pipeline, int32_t k) {
+static int64_t samples_counted(const dlc_pipeline *pipeline, int32_t k) {
     int64_t left = pipeline->session->global_batch - first_sample(pipeline, k);
     int64_t most = pipeline->micro_batch_size;
     return left < 0 ? 0 : left < most ? left : most;
 }
 
 /* The first of them in this rank's batch. */
-static int64_t first_row(const dlc_pipeline *pipeline, int32_t k) {
+static int64_t first_row_of_batch(const dlc_pipeline *pipeline, int32_t k) {
     return k * pipeline->micro_batch_size;
 }
 
@@ -45,7 +45,7 @@ static int64_t first_row(const dlc_pipeline *pipeline, int32_t k) {
  * nothing. */
 static const void *labels_of(const dlc_pipeline *pipeline, const void *labels,
                              int32_t k, int32_t field, size_t each) {
-    int64_t counted = counted_in(pipeline, k);
+    int64_t counted = samples_counted(pipeline, k);
     if (counted == pipeline->micro_batch_size)
         return labels;
     char *own = pipeline->labels[field];
@@ -61,7 +61,7 @@ static dlc_status set_batch(const dlc_pipeline *pipeline, dlc_net *net,
     const void *value[DLC_NET_FIELDS];
     if (!pass->batch)
         return DLC_OK;
-    size_t before = (size_t)first_row(pipeline, k);
+    size_t before = (size_t)first_row_of_batch(pipeline, k);
     for (int32_t i = 0; i < fields->count; i++) {
         size_t each = dlc_net_field_bytes(&fields->field[i]);
         value[i] = (const char *)pass->batch->field[i] + before * each;
@@ -107,8 +107,9 @@ dlc_status dlc_pipeline_forward(dlc_pipeline *pipeline, const dlc_pass *pass,
     DLC_TRY(set_batch(pipeline, session->net, pass, k));
     DLC_TRY(dlc_net_forward(session->net, pass->iteration, first_sample(pipeline, k)));
     DLC_TRY(dlc_net_sync(session->net));
-    DLC_TRY(dlc_session_add_loss(session, pass->iteration, first_row(pipeline, k),
-                                 counted_in(pipeline, k), pass->loss));
+    DLC_TRY(dlc_session_add_loss(session, pass->iteration,
+                                 first_row_of_batch(pipeline, k),
+                                 samples_counted(pipeline, k), pass->loss));
     DLC_TRY(pipeline->status);
     DLC_TRY(dlc_stage_p2p_send(pipeline->stage_p2p, k));
     DLC_TRY(finish_sending(pipeline, pipeline->stage_p2p));
@@ -136,8 +137,8 @@ dlc_status dlc_pipeline_backward(dlc_pipeline *pipeline, const dlc_pass *pass,
     enter(pipeline, pass, k);
     if (reads_in_place(pipeline))
         DLC_TRY(set_batch(pipeline, net, pass, k));
-    dlc_loss_shares_set(session, pass->iteration, first_row(pipeline, k),
-                        counted_in(pipeline, k));
+    dlc_loss_shares_set(session, pass->iteration, first_row_of_batch(pipeline, k),
+                        samples_counted(pipeline, k));
     DLC_TRY(dlc_net_backward(net, 1, pass->ready, pass->context));
     DLC_TRY(dlc_net_sync(net));
     DLC_TRY(pipeline->status);
@@ -242,19 +243,19 @@ double dlc_pipeline_waited(const dlc_pipeline *pipeline) {
 
 /* ---- Tests ------------------------------------------------------------------- */
 
-static int is_tested(const dlc_graph_layer *layer) {
+static int is_metric_of_test(const dlc_graph_layer *layer) {
     return layer->phases & DLC_PHASE_TEST &&
            layer->feature->caps & (DLC_LAYER_METRIC | DLC_LAYER_LOSS);
 }
 
 /* Lists the metrics of the whole net, with sums of zero. */
-static void list_metrics(const dlc_session *session, dlc_evaluation *evaluation) {
+static void list_stage_metrics(const dlc_session *session, dlc_evaluation *evaluation) {
     const dlc_graph *graph = session->setup->graph;
     evaluation->metrics = 0;
     for (int32_t i = 0; i < graph->layers && evaluation->metrics < DLC_MAX_METRICS;
          i++) {
         const dlc_graph_layer *layer = &graph->layer[i];
-        if (is_tested(layer))
+        if (is_metric_of_test(layer))
             evaluation->metric[evaluation->metrics++] = (dlc_metric){
                 .name = layer->name,
                 .is_loss = (layer->feature->caps & DLC_LAYER_LOSS) != 0,
@@ -296,8 +297,8 @@ static dlc_status wait_for_slot(dlc_pipeline *pipeline, int32_t k) {
     return DLC_OK;
 }
 
-static dlc_status test_batch(dlc_pipeline *pipeline, int32_t k,
-                             dlc_evaluation *evaluation) {
+static dlc_status test_micro_batch(dlc_pipeline *pipeline, int32_t k,
+                                   dlc_evaluation *evaluation) {
     dlc_session *session = pipeline->session;
     dlc_net_micro_batch of_net = {.iteration = session->iteration};
     DLC_TRY(wait_for_slot(pipeline, k));
@@ -320,14 +321,14 @@ static dlc_status test_batch(dlc_pipeline *pipeline, int32_t k,
 dlc_status dlc_pipeline_test(dlc_pipeline *pipeline, dlc_evaluation *evaluation) {
     enum { SLOTS = 2 };
     const dlc_session *session = pipeline->session;
-    list_metrics(session, evaluation);
+    list_stage_metrics(session, evaluation);
     int64_t batches = test_batches(session);
     if (session->test_feed)
         DLC_TRY(dlc_feed_seek(session->test_feed, 0));
     for (int32_t k = 0; k < SLOTS && k < batches; k++)
         DLC_TRY(dlc_stage_p2p_post_receives(pipeline->test_stage_p2p, k));
     for (int32_t k = 0; k < batches; k++) {
-        DLC_TRY(test_batch(pipeline, k, evaluation));
+        DLC_TRY(test_micro_batch(pipeline, k, evaluation));
         if (k + SLOTS < batches)
             DLC_TRY(dlc_stage_p2p_post_receives(pipeline->test_stage_p2p, k + SLOTS));
     }

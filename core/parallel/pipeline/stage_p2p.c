@@ -23,7 +23,7 @@ struct dlc_stage_p2p {
 
 /* ---- Opening and closing ----------------------------------------------------- */
 
-static size_t tensor_bytes(const dlc_net_boundary *port) {
+static size_t boundary_bytes(const dlc_net_boundary *port) {
     dlc_tensor tensor = {.dtype = port->dtype, .shape = port->shape};
     size_t bytes = dlc_tensor_bytes(&tensor), mask = 63;
     return (bytes + mask) & ~mask;
@@ -37,26 +37,26 @@ static size_t message_bytes(const dlc_net_boundary *port) {
 static size_t slot_bytes(const dlc_boundary_tensors *boundary) {
     size_t bytes = 0;
     for (int32_t i = 0; i < boundary->ins; i++)
-        bytes += tensor_bytes(&boundary->in[i]) * (boundary->in[i].gradient ? 2 : 1);
+        bytes += boundary_bytes(&boundary->in[i]) * (boundary->in[i].gradient ? 2 : 1);
     for (int32_t i = 0; i < boundary->outs; i++) {
-        bytes += tensor_bytes(&boundary->out[i]);
+        bytes += boundary_bytes(&boundary->out[i]);
         for (int32_t r = 0; r < boundary->readers[i]; r++)
             if (boundary->reader[i][r].gradient)
-                bytes += tensor_bytes(&boundary->out[i]);
+                bytes += boundary_bytes(&boundary->out[i]);
     }
     return bytes;
 }
 
-static void *take(char **at, const dlc_net_boundary *port) {
+static void *take_boundary(char **at, const dlc_net_boundary *port) {
     void *taken = *at;
-    *at += tensor_bytes(port);
+    *at += boundary_bytes(port);
     return taken;
 }
 
 static dlc_status lay_out_out(const dlc_boundary_tensors *boundary, int32_t i,
                               slot *made, char **at) {
     const dlc_net_boundary *port = &boundary->out[i];
-    made->out[i] = take(at, port);
+    made->out[i] = take_boundary(at, port);
     made->received[i] = dlc_alloc((size_t)boundary->readers[i],
                                   sizeof **made->received);
     if (!made->received[i])
@@ -64,7 +64,7 @@ static dlc_status lay_out_out(const dlc_boundary_tensors *boundary, int32_t i,
     for (int32_t r = 0; r < boundary->readers[i]; r++) {
         if (!boundary->reader[i][r].gradient)
             continue;
-        made->received[i][r] = take(at, port);
+        made->received[i][r] = take_boundary(at, port);
         if (!made->out_diff[i])
             made->out_diff[i] = made->received[i][r];
     }
@@ -81,9 +81,9 @@ static dlc_status lay_out(const dlc_boundary_tensors *boundary, slot *made, char
     if (!made->in || !made->in_diff || !made->out || !made->out_diff || !made->received)
         return DLC_ERR_NOMEM;
     for (int32_t i = 0; i < boundary->ins; i++) {
-        made->in[i] = take(&at, &boundary->in[i]);
+        made->in[i] = take_boundary(&at, &boundary->in[i]);
         if (boundary->in[i].gradient)
-            made->in_diff[i] = take(&at, &boundary->in[i]);
+            made->in_diff[i] = take_boundary(&at, &boundary->in[i]);
     }
     for (int32_t i = 0; i < boundary->outs; i++)
         DLC_TRY(lay_out_out(boundary, i, made, &at));
@@ -143,7 +143,7 @@ void dlc_stage_p2p_close(dlc_stage_p2p *stage_p2p) {
 
 /* ---- A micro-batch's messages ---------------------------------------------------- */
 
-static slot *slot_of(const dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
+static slot *message_slot(const dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
     return &stage_p2p->slots[micro_batch % stage_p2p->args.slots];
 }
 
@@ -174,7 +174,7 @@ static dlc_status move(dlc_stage_p2p *stage_p2p, const dlc_net_boundary *port,
 
 dlc_status dlc_stage_p2p_post_receives(dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
     const dlc_boundary_tensors *boundary = stage_p2p->args.boundary;
-    slot *into = slot_of(stage_p2p, micro_batch);
+    slot *into = message_slot(stage_p2p, micro_batch);
     for (int32_t i = 0; i < boundary->ins; i++)
         DLC_TRY(move(stage_p2p, &boundary->in[i], &boundary->source[i],
                      tag_of(boundary->in_id[i], micro_batch), into->in[i], 0,
@@ -183,17 +183,17 @@ dlc_status dlc_stage_p2p_post_receives(dlc_stage_p2p *stage_p2p, int32_t micro_b
 }
 
 int dlc_stage_p2p_has_inputs(const dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
-    return slot_of(stage_p2p, micro_batch)->pending[INPUTS] == 0;
+    return message_slot(stage_p2p, micro_batch)->pending[INPUTS] == 0;
 }
 
 int dlc_stage_p2p_outputs_sent(const dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
-    return slot_of(stage_p2p, micro_batch)->pending[OUTPUTS] == 0;
+    return message_slot(stage_p2p, micro_batch)->pending[OUTPUTS] == 0;
 }
 
 /* Receives of gradients are posted first, so that no send waits for one. */
 dlc_status dlc_stage_p2p_send(dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
     const dlc_boundary_tensors *boundary = stage_p2p->args.boundary;
-    slot *from = slot_of(stage_p2p, micro_batch);
+    slot *from = message_slot(stage_p2p, micro_batch);
     for (int32_t i = 0; i < boundary->outs; i++) {
         const dlc_net_boundary *port = &boundary->out[i];
         dlc_tag tag = tag_of(boundary->out_id[i], micro_batch);
@@ -210,13 +210,13 @@ dlc_status dlc_stage_p2p_send(dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
 }
 
 int dlc_stage_p2p_has_gradients(const dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
-    const slot *at = slot_of(stage_p2p, micro_batch);
+    const slot *at = message_slot(stage_p2p, micro_batch);
     return at->pending[GRADIENTS] == 0 && at->pending[RETURNS] == 0;
 }
 
 dlc_status dlc_stage_p2p_add_gradients(dlc_stage_p2p *stage_p2p, int32_t micro_batch) {
     const dlc_stage_p2p_args *args = &stage_p2p->args;
-    const slot *at = slot_of(stage_p2p, micro_batch);
+    const slot *at = message_slot(stage_p2p, micro_batch);
     for (int32_t i = 0; i < args->boundary->outs; i++) {
         size_t count = (size_t)dlc_shape_count(&args->boundary->out[i].shape);
         for (int32_t r = 0; r < args->boundary->readers[i]; r++)
@@ -230,7 +230,7 @@ dlc_status dlc_stage_p2p_add_gradients(dlc_stage_p2p *stage_p2p, int32_t micro_b
 dlc_status dlc_stage_p2p_return_gradients(dlc_stage_p2p *stage_p2p,
                                           int32_t micro_batch) {
     const dlc_boundary_tensors *boundary = stage_p2p->args.boundary;
-    slot *from = slot_of(stage_p2p, micro_batch);
+    slot *from = message_slot(stage_p2p, micro_batch);
     for (int32_t i = 0; i < boundary->ins; i++)
         if (boundary->in[i].gradient)
             DLC_TRY(move(stage_p2p, &boundary->in[i], &boundary->source[i],
@@ -241,7 +241,7 @@ dlc_status dlc_stage_p2p_return_gradients(dlc_stage_p2p *stage_p2p,
 
 void dlc_stage_p2p_bind(dlc_stage_p2p *stage_p2p, int32_t micro_batch,
                         dlc_net_micro_batch *of_net) {
-    const slot *at = slot_of(stage_p2p, micro_batch);
+    const slot *at = message_slot(stage_p2p, micro_batch);
     of_net->in = at->in;
     of_net->in_diff = at->in_diff;
     of_net->out = at->out;

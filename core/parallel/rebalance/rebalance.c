@@ -93,7 +93,7 @@ void dlc_rebalance_end_iteration(dlc_rebalance *measured, double computed,
 }
 
 /* Is it time to compare, after the session's iteration? Equal on all ranks. */
-static int is_due(const dlc_rebalance *measured, const dlc_session *session) {
+static int is_rebalance_due(const dlc_rebalance *measured, const dlc_session *session) {
     if (measured->iterations < ENOUGH || session->iteration >= session->max_iterations)
         return 0;
     return session->needs.allows_skew || !runs_alone(session)
@@ -128,7 +128,7 @@ static dlc_rank_throughput throughput_of(const dlc_rebalance *measured,
 dlc_status dlc_rebalance_compare(dlc_rebalance *measured, double waited, int *changed) {
     dlc_session *session = measured->session;
     *changed = 0;
-    if (!is_due(measured, session))
+    if (!is_rebalance_due(measured, session))
         return DLC_OK;
     dlc_job_activity(session->job, "comparing throughput", NULL, 0);
     waited = waited_for_others(session, waited);

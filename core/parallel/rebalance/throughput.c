@@ -68,20 +68,20 @@ static dlc_status time_passes(const dlc_session *session, dlc_net *net,
     return DLC_OK;
 }
 
-static int by_size(const void *a, const void *b) {
+static int by_rank_size(const void *a, const void *b) {
     double one = *(const double *)a, other = *(const double *)b;
     return (one > other) - (one < other);
 }
 
-static dlc_status measure(const dlc_session *session, dlc_net *net, const samples *made,
-                          double *seconds) {
+static dlc_status measure_rank(const dlc_session *session, dlc_net *net,
+                               const samples *made, double *seconds) {
     double all[REPEATS];
     for (int i = 0; i < WARM_UP; i++)
         DLC_TRY(pass(session, net, made));
     DLC_TRY(dlc_job_barrier(session->job));
     for (int i = 0; i < REPEATS; i++)
         DLC_TRY(time_passes(session, net, made, &all[i]));
-    qsort(all, REPEATS, sizeof *all, by_size);
+    qsort(all, REPEATS, sizeof *all, by_rank_size);
     *seconds = all[REPEATS / 2];
     return DLC_OK;
 }
@@ -118,8 +118,8 @@ static void log_rank(int32_t rank, const dlc_rank_throughput *throughput,
 }
 
 /* If ranks compare often, only changes are reported. */
-static void announce(const dlc_session *session, const dlc_rank_throughput *throughput,
-                     int changed) {
+static void announce_split(const dlc_session *session,
+                           const dlc_rank_throughput *throughput, int changed) {
     const dlc_batch_split *split = &session->setup->batch_split;
     dlc_text list = {0};
     if (session->rank != 0 || (split->is_default && !changed))
@@ -245,7 +245,7 @@ dlc_status dlc_throughput_balance(dlc_session *session, dlc_rank_throughput mine
     if (status == DLC_OK)
         status = balance(session, throughput, seconds, changed);
     if (status == DLC_OK)
-        announce(session, throughput, *changed);
+        announce_split(session, throughput, *changed);
     dlc_free(throughput);
     return status;
 }
@@ -260,7 +260,7 @@ dlc_status dlc_throughput_measure(dlc_session *session, dlc_net *net, int64_t ba
     }
     dlc_status status = make_samples(net, batch, &made);
     if (status == DLC_OK)
-        status = measure(session, net, &made, &seconds);
+        status = measure_rank(session, net, &made, &seconds);
     free_samples(&made);
     DLC_TRY(status);
     dlc_rank_throughput mine = {.samples_per_s = (double)batch / seconds};

@@ -154,7 +154,7 @@ static void log_changes(const dlc_settings *before, const dlc_settings *now) {
         dlc_info("[consistency] was read again: nothing has changed");
 }
 
-static dlc_status apply(dlc_session *session, dlc_settings *settings) {
+static dlc_status apply_reload(dlc_session *session, dlc_settings *settings) {
     dlc_setup *setup = session->setup;
     DLC_TRY(dlc_setup_add_consistency_settings(setup, settings));
     const dlc_consistency_ops *ops = session->consistency_ops;
@@ -184,7 +184,7 @@ dlc_status dlc_consistency_reload(dlc_session *session) {
     }
     DLC_TRY(read_on_rank_0(session, &settings));
     if (settings)
-        return apply(session, settings);
+        return apply_reload(session, settings);
     if (session->rank == 0)
         dlc_error("[consistency] is unchanged: %s", dlc_detail());
     return DLC_OK;

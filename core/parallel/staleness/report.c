@@ -8,7 +8,8 @@
 /* ---- Gathering --------------------------------------------------------------- */
 
 /* Of two ranks that were waited for, the slower one is kept. */
-static void add(const dlc_consistency_stats *seen, dlc_consistency_stats *stats) {
+static void add_staleness(const dlc_consistency_stats *seen,
+                          dlc_consistency_stats *stats) {
     stats->wait_seconds += seen->wait_seconds;
     stats->reads += seen->reads;
     for (int i = 0; i < DLC_STALENESS_BINS; i++)
@@ -33,7 +34,7 @@ static dlc_status add_model(const dlc_session *session, const dlc_param_set *set
     DLC_TRY(session->consistency_ops->stats(set->model, &its));
     if (its.slowest >= 0)
         its.slowest = dlc_replicas_rank(&set->replicas, its.slowest);
-    add(&its, stats);
+    add_staleness(&its, stats);
     return DLC_OK;
 }
 
@@ -43,7 +44,7 @@ dlc_status dlc_staleness_read(const dlc_staleness *staleness,
     *stats = (dlc_consistency_stats){.size = sizeof *stats, .slowest = -1};
     if (!has_stats(session))
         return DLC_OK;
-    add(&staleness->earlier, stats);
+    add_staleness(&staleness->earlier, stats);
     DLC_EACH_PARAM_SET(session, set)
     DLC_TRY(add_model(session, set, stats));
     return DLC_OK;
@@ -75,8 +76,9 @@ static void add_up(const dlc_consistency_stats *all, dlc_staleness_report *repor
     find_slowest(all, report);
 }
 
-static dlc_status gather(const dlc_session *session, const dlc_consistency_stats *mine,
-                         dlc_staleness_report *report) {
+static dlc_status gather_reports(const dlc_session *session,
+                                 const dlc_consistency_stats *mine,
+                                 dlc_staleness_report *report) {
     size_t ranks = (size_t)session->ranks;
     dlc_consistency_stats *all = dlc_alloc(ranks, sizeof *all);
     double *waited = dlc_alloc(ranks, sizeof *waited);
@@ -131,7 +133,7 @@ static void add_ranks(const dlc_staleness_report *report, dlc_text *text) {
     }
 }
 
-static void log_report(const dlc_staleness_report *report) {
+static void log_staleness(const dlc_staleness_report *report) {
     dlc_text text = {0};
     dlc_text_add(&text, "staleness of %lld reads of the weights, and waiting times:",
                  (long long)report->reads);
@@ -168,9 +170,9 @@ dlc_status dlc_staleness_report_end(dlc_staleness *staleness, double *images_per
     if (!has_stats(session))
         return DLC_OK;
     DLC_TRY(dlc_staleness_read(staleness, &mine));
-    DLC_TRY(gather(session, &mine, &staleness->report));
+    DLC_TRY(gather_reports(session, &mine, &staleness->report));
     if (session->rank == 0)
-        log_report(&staleness->report);
+        log_staleness(&staleness->report);
     return DLC_OK;
 }
 

@@ -81,7 +81,7 @@ static dlc_status read_layers(planning *p) {
 
 /* ---- The choice ------------------------------------------------------------------ */
 
-static void announce(const planning *p, const dlc_plan_tensor_parallel *split) {
+static void announce_layers(const planning *p, const dlc_plan_tensor_parallel *split) {
     int width = 5;
     for (size_t i = 0; i < p->layers; i++)
         if (p->layer[i].can_split && (int)strlen(p->layer[i].name) > width)
@@ -114,7 +114,7 @@ static dlc_status decide(planning *p) {
                                             &exchange, (double)p->batch, p->choice,
                                             NULL, &split));
     if (p->session->rank == 0)
-        announce(p, &split);
+        announce_layers(p, &split);
     return DLC_OK;
 }
 

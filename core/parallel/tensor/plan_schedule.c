@@ -20,7 +20,7 @@ static double cut_of(const planning *p, int32_t first) {
                : p->all[cut.layer].out_bytes;
 }
 
-static dlc_plan_tensor_group group_of(const planning *p, int32_t first) {
+static dlc_plan_tensor_group group_to_plan(const planning *p, int32_t first) {
     const dlc_session *session = p->session;
     dlc_graph_input cut = session->setup->graph->layer[first].input[0];
     double ranks = session->mesh.tensor;
@@ -78,8 +78,8 @@ static dlc_status find_available(const planning *p, double *available) {
 /* ---- The choice ------------------------------------------------------------------ */
 
 /* Can the net be built with this schedule? That it can't is no error. */
-static dlc_status is_possible(const planning *p, dlc_tensor_schedule schedule,
-                              int *is) {
+static dlc_status is_schedule_possible(const planning *p, dlc_tensor_schedule schedule,
+                                       int *is) {
     dlc_net_tensor_parallel split = p->tensor->train;
     dlc_net *net = NULL;
     split.schedule = schedule;
@@ -96,8 +96,8 @@ static dlc_status is_possible(const planning *p, dlc_tensor_schedule schedule,
     return DLC_OK;
 }
 
-static void announce(const dlc_plan_chunks chunks[DLC_TENSOR_SCHEDULES],
-                     dlc_tensor_schedule chosen, const char *reason) {
+static void announce_schedule(const dlc_plan_chunks chunks[DLC_TENSOR_SCHEDULES],
+                              dlc_tensor_schedule chosen, const char *reason) {
     dlc_info("tensor_schedule = auto: %s, because %s", dlc_plan_schedule_text(chosen),
              reason);
     dlc_info("    %-9s %8s %14s %12s %11s", "schedule", "chunks", "these layers",
@@ -112,7 +112,7 @@ static void announce(const dlc_plan_chunks chunks[DLC_TENSOR_SCHEDULES],
 
 dlc_status dlc_tensor_parallel_plan_schedule(planning *p, int32_t first,
                                              dlc_tensor_schedule *schedule) {
-    dlc_plan_tensor_group group = group_of(p, first);
+    dlc_plan_tensor_group group = group_to_plan(p, first);
     dlc_plan_chunks chunks[DLC_TENSOR_SCHEDULES] = {{0}};
     const char *reason = NULL;
     double available = 0;
@@ -120,12 +120,12 @@ dlc_status dlc_tensor_parallel_plan_schedule(planning *p, int32_t first,
     for (dlc_tensor_schedule i = 0; i < DLC_TENSOR_SCHEDULES; i++) {
         int is = 1;
         if (i != DLC_TENSOR_WHOLE_BATCH)
-            DLC_TRY(is_possible(p, i, &is));
+            DLC_TRY(is_schedule_possible(p, i, &is));
         if (is)
             DLC_TRY(dlc_plan_chunks_of(&group, &p->measured.cluster, i, &chunks[i]));
     }
     *schedule = dlc_plan_choose_schedule(chunks, available, &reason);
     if (p->session->rank == 0)
-        announce(chunks, *schedule, reason);
+        announce_schedule(chunks, *schedule, reason);
     return DLC_OK;
 }

@@ -14,7 +14,8 @@
 
 /* ---- Which layers ---------------------------------------------------------------- */
 
-static void announce(const dlc_session *session, const dlc_tensor_parallel *tensor) {
+static void announce_tensor_layers(const dlc_session *session,
+                                   const dlc_tensor_parallel *tensor) {
     const dlc_graph *graph = session->setup->graph;
     dlc_text names = {0};
     for (int32_t i = 0; i < graph->layers; i++)
@@ -85,7 +86,7 @@ static dlc_status make_group(const dlc_session *session, dlc_tensor_parallel *te
 }
 
 /* How many layers set `parallel` to this value. */
-static int32_t count_layers(const dlc_session *session, dlc_parallel parallel) {
+static int32_t count_layers_split(const dlc_session *session, dlc_parallel parallel) {
     const dlc_graph *graph = session->setup->graph;
     int32_t count = 0;
     for (int32_t i = 0; i < graph->layers; i++)
@@ -94,7 +95,7 @@ static int32_t count_layers(const dlc_session *session, dlc_parallel parallel) {
 }
 
 static int has_open_layers(const dlc_session *session) {
-    return !session->is_plan && count_layers(session, DLC_PARALLEL_AUTO) > 0;
+    return !session->is_plan && count_layers_split(session, DLC_PARALLEL_AUTO) > 0;
 }
 
 static const char *schedule_text(const dlc_session *session) {
@@ -105,24 +106,25 @@ static const char *schedule_text(const dlc_session *session) {
 /* [parallel] tensor is a number, but no layer says that it is to be divided. */
 static int is_implied(const dlc_session *session) {
     return session->setup->mesh_sizes.tensor > 1 &&
-           count_layers(session, DLC_PARALLEL_AUTO) +
-                   count_layers(session, DLC_PARALLEL_TENSOR) ==
+           count_layers_split(session, DLC_PARALLEL_AUTO) +
+                   count_layers_split(session, DLC_PARALLEL_TENSOR) ==
                0;
 }
 
 static int is_demanded(const dlc_session *session) {
-    return count_layers(session, DLC_PARALLEL_TENSOR) > 0 || is_implied(session);
+    return count_layers_split(session, DLC_PARALLEL_TENSOR) > 0 || is_implied(session);
 }
 
 /* Is the schedule left open? A pipeline's micro-batches are the chunks already. */
 static int has_open_schedule(const dlc_session *session) {
     return is_demanded(session) && session->mesh.pipeline == 1 &&
-           strcmp(schedule_text(session), "auto") == 0;
+           dlc_is_auto(schedule_text(session));
 }
 
 int dlc_tensor_parallel_needs_connection(const dlc_session *session) {
     return session->mesh.tensor > 1 &&
-           (count_layers(session, DLC_PARALLEL_AUTO) > 0 || has_open_schedule(session));
+           (count_layers_split(session, DLC_PARALLEL_AUTO) > 0 ||
+            has_open_schedule(session));
 }
 
 /* Lets the planner decide about layers with `parallel = auto`. */
@@ -151,7 +153,7 @@ static dlc_status choose_schedule(planning *p) {
     dlc_tensor_parallel *tensor = p->tensor;
     const char *text = schedule_text(session);
     dlc_tensor_schedule schedule = DLC_TENSOR_WHOLE_BATCH;
-    int is_auto = strcmp(text, "auto") == 0;
+    int is_auto = dlc_is_auto(text);
     int32_t first = dlc_net_find_chunked_part(session->setup->graph, DLC_PHASE_TRAIN,
                                               tensor->layers);
     while (!is_auto && strcmp(dlc_plan_schedule_text(schedule), text) != 0)
@@ -190,7 +192,7 @@ static dlc_status choose_all(planning *p) {
     return p->tensor->count ? choose_schedule(p) : DLC_OK;
 }
 
-static dlc_status choose(dlc_session *session, dlc_tensor_parallel *tensor) {
+static dlc_status choose_split(dlc_session *session, dlc_tensor_parallel *tensor) {
     planning p = {.session = session,
                   .tensor = tensor,
                   .is_implied = is_implied(session),
@@ -202,7 +204,7 @@ static dlc_status choose(dlc_session *session, dlc_tensor_parallel *tensor) {
     dlc_status status = choose_all(&p);
     dlc_tensor_parallel_planning_close(&p);
     if (status == DLC_OK && session->rank == 0)
-        announce(session, tensor);
+        announce_tensor_layers(session, tensor);
     return status;
 }
 
@@ -218,7 +220,7 @@ dlc_status dlc_tensor_parallel_plan(dlc_session *session) {
     tensor->layers = dlc_alloc((size_t)session->setup->graph->layers, 1);
     if (!tensor->layers)
         return DLC_ERR_NOMEM;
-    DLC_TRY(choose(session, tensor));
+    DLC_TRY(choose_split(session, tensor));
     if (tensor->count > 0) {
         session->rules_out |= DLC_ALLOW_REBALANCE;
         return DLC_OK;
