@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/suggest.h"
 #include "bench_comm.h"
 #include "command.h"
+#include "config/suggest.h"
 
 static const char *const subjects[] = {"comm"};
 

@@ -10,9 +10,9 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/suggest.h"
 #include "base/text.h"
 #include "bench_measure.h"
+#include "config/suggest.h"
 #include "file.h"
 #include "options.h"
 #include "streams.h"

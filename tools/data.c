@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/suggest.h"
 #include "command.h"
+#include "config/suggest.h"
 #include "data_commands.h"
 
 static const struct subject {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/suggest.h"
 #include "config/config.h"
+#include "config/suggest.h"
 #include "options.h"
 #include "plugin/child.h"
 #include "plugin_json.h"

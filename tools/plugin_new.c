@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/suggest.h"
 #include "base/text.h"
+#include "config/suggest.h"
 #include "plugin/registry.h"
 #include "templates.h"
 

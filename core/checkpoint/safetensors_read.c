@@ -17,8 +17,8 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/read.h"
-#include "base/suggest.h"
 #include "checkpoint/safetensors_format.h"
+#include "config/suggest.h"
 
 /* ---- Element types ------------------------------------------------------------ */
 

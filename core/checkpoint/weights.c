@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/names.h"
-#include "base/suggest.h"
 #include "checkpoint/full_params.h"
+#include "config/suggest.h"
 
 /* ---- Rules "FROM=TO", in which each '*' stands for any text ------------------ */
 

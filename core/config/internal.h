@@ -3,8 +3,8 @@
 #define DLC_CONFIG_INTERNAL_H
 
 #include "base/names.h"
-#include "base/suggest.h"
 #include "config/config.h"
+#include "config/suggest.h"
 
 /* The most sections and keys of a file. The deepest published networks need a few
  * thousand. */

@@ -6,7 +6,7 @@
 
 #include "base/escape.h"
 #include "base/memory.h"
-#include "base/suggest.h"
+#include "config/suggest.h"
 #include "data/transform_kinds.h"
 
 enum { WHY_BYTES = 512 };

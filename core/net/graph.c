@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/suggest.h"
 #include "base/text.h"
+#include "config/suggest.h"
 
 const dlc_option dlc_graph_options[] = {
     DLC_OPTION("type", DLC_OPT_STRING, DLC_OPT_REQUIRED, NULL, 0, 0, NULL,

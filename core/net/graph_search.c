@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/suggest.h"
+#include "config/suggest.h"
 
 static int is_read_by_tests(const dlc_graph_layer *layer) {
     return (layer->phases & DLC_PHASE_TEST) != 0;

@@ -4,8 +4,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/suggest.h"
 #include "base/text.h"
+#include "config/suggest.h"
 #include "plugin/check.h"
 #include "plugin/object.h"
 #include "plugin/registry.h"

@@ -4,7 +4,7 @@
 # The core's size went beyond 400 KB for what protects users' work and cannot be in a plugin,
 # since it concerns all of them: run folders, comparing checkpoints with the run that resumes
 # them, and reporting all mistakes in a net, its shapes and its data before a job starts.
-# Another 20 KB are for other frameworks' words in suggestions (base/synonyms.c), for
+# Another 20 KB are for other frameworks' words in suggestions (config/synonyms.c), for
 # escaping of names, and for comparing memory needs with what the machine has. Another 50 KB
 # came from plugins, or replace what each of them did for itself: learning-rate schedules,
 # updates and everything around a rule (core/solver), and checks of plugins' answers. Another 10 KB

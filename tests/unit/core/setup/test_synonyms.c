@@ -1,11 +1,11 @@
-/* Tests the table of other programs' terms (core/base/synonyms.c): every key, section,
- * type and value that it suggests exists in an option table or in a plugin of this
- * build, so that it cannot fall behind when a key is renamed. */
+/* Tests the table of other programs' terms (core/config/synonyms.c): every key,
+ * section, type and value that it suggests exists in an option table or in a plugin of
+ * this build, so that it cannot fall behind when a key is renamed. */
 #include <stdio.h>
 #include <string.h>
 
-#include "base/suggest.h"
 #include "config/config.h"
+#include "config/suggest.h"
 #include "data/feed.h"
 #include "data/transform_kinds.h"
 #include "net/graph.h"

@@ -1,5 +1,5 @@
 /* Finds the name that was meant, by a table of synonyms and by edit distance. */
-#include "base/suggest.h"
+#include "config/suggest.h"
 
 #include <string.h>
 

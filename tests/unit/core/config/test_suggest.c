@@ -1,5 +1,5 @@
 /* Tests what is suggested for an unknown name. */
-#include "base/suggest.h"
+#include "config/suggest.h"
 
 #include <string.h>
 

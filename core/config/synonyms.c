@@ -1,7 +1,7 @@
 /* What PyTorch, Keras, Caffe and others call things that have another name here, or do
  * not exist: for suggestions only (suggest.h). tests/unit/core/setup/test_synonyms.c
  * checks that the names exist. */
-#include "base/suggest.h"
+#include "config/suggest.h"
 
 #include <string.h>
 
