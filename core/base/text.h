@@ -19,9 +19,9 @@ typedef struct dlc_text {
 
 void dlc_text_add(dlc_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Whether the value of a setting, or NULL, is `auto`: the choice is ours. */
+/* Whether the value of a setting is `auto`: the choice is ours. */
 static inline int dlc_is_auto(const char *value) {
-    return value && strcmp(value, "auto") == 0;
+    return strcmp(value, "auto") == 0;
 }
 
 /* "21.7 GB", or "40 MB" below one GB. */

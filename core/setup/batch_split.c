@@ -66,7 +66,7 @@ static dlc_status parse_proportions(const char *text, dlc_batch_split *split) {
 }
 
 dlc_status dlc_batch_split_parse(const char *text, dlc_batch_split *split) {
-    dlc_batch_split made = {.is_default = !text, .is_auto = dlc_is_auto(text)};
+    dlc_batch_split made = {.is_default = !text, .is_auto = text && dlc_is_auto(text)};
     if (text && !made.is_auto && strcmp(text, "equal") != 0) {
         dlc_status status = parse_proportions(text, &made);
         if (status != DLC_OK) {
