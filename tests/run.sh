@@ -65,15 +65,23 @@ build() {
     [ "$1" = lint ] || cmake --build "$folder" -j "$jobs" -- -k 0
 }
 
+# run_tests <results> <ctest arguments>: keeps all output of a test, since its last line says
+# how many of its cases were skipped.
+run_tests() {
+    junit=$PWD/$results/$1.xml
+    shift
+    # shellcheck disable=SC2086
+    ctest --test-dir "$folder" --output-on-failure --test-output-size-passed 10000000 \
+        --output-junit "$junit" $tests "$@"
+}
+
 # again: runs what failed once more, one test at a time, if that is not more than two tests.
 again() {
     failed=$folder/Testing/Temporary/LastTestsFailed.log
     if [ "$name" = lint ] || [ ! -f "$failed" ] || [ "$(wc -l <"$failed")" -gt 2 ]; then
         return
     fi
-    # shellcheck disable=SC2086
-    ctest --test-dir "$folder" --output-on-failure --rerun-failed -j 1 \
-        --test-output-size-passed 10000000 --output-junit "$PWD/$results/$name.again.xml" $tests || true
+    run_tests "$name.again" --rerun-failed -j 1 || true
 }
 
 # step <name> <ctest arguments>
@@ -86,10 +94,7 @@ step() {
     if ! build "$name"; then
         tests/count.py --fail "the build" "$results/$name-build.xml"
     fi
-    # Keep all output of a test: its last line says how many of its cases were skipped.
-    # shellcheck disable=SC2086
-    ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$tests_at_once" \
-        --test-output-size-passed 10000000 --output-junit "$PWD/$results/$name.xml" $tests "$@" || again
+    run_tests "$name" --no-tests=error -j "$tests_at_once" "$@" || again
     if [ ! -f "$results/$name.xml" ]; then
         tests/count.py --fail "ctest ran nothing" "$results/$name.xml"
     fi

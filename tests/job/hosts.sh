@@ -92,7 +92,7 @@ none_left "a killed launcher"
 # Only SIGKILL ends a process that is stopped: the one that a host starts for a rank.
 start 127.0.0.1:1,127.0.0.2:2
 until_training
-kill -STOP "$(ps -o ppid= "$(ranks | tail -n 1)")"
+kill -STOP "$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$(ranks | tail -n 1)/status")"
 kill -KILL $job
 wait $job || true
 none_left "a killed launcher, and a stopped rank"

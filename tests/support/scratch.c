@@ -12,13 +12,9 @@
 
 static char folder[128];
 
-const char *scratch_root(void) {
-    const char *root = getenv("TMPDIR");
-    return root ? root : "/tmp";
-}
-
 void scratch_setup(void) {
-    snprintf(folder, sizeof folder, "%.64s/dlcore-test-XXXXXX", scratch_root());
+    const char *root = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.64s/dlcore-test-XXXXXX", root ? root : "/tmp");
     ck_assert_ptr_nonnull(mkdtemp(folder));
 }
 

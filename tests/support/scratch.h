@@ -4,10 +4,8 @@
 
 #include <stddef.h>
 
-/* Where temporary files go: TMPDIR, or /tmp. */
-const char *scratch_root(void);
-
-/* Creates a fresh folder; removes it with all its contents. For TEST_SETTINGS. */
+/* Creates a fresh folder in TMPDIR, or /tmp; removes it with all its contents. For
+ * TEST_SETTINGS. */
 void scratch_setup(void);
 void scratch_teardown(void);
 

@@ -20,6 +20,7 @@ void folder_setup(void) {
 void folder_teardown(void) {
     ck_assert_int_eq(chdir("/"), 0);
     scratch_teardown();
+    ck_assert_int_ne(access(scratch_path(""), F_OK), 0);
 }
 
 void write_bytes(const char *name, const void *bytes, size_t length) {
