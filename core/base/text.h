@@ -24,6 +24,14 @@ static inline int dlc_is_auto(const char *value) {
     return strcmp(value, "auto") == 0;
 }
 
+/* Whether a list that ends with NULL has this text. NULL is an empty list. */
+static inline int dlc_is_listed(const char *const *list, const char *text) {
+    for (; list && *list; list++)
+        if (strcmp(*list, text) == 0)
+            return 1;
+    return 0;
+}
+
 /* "21.7 GB", or "40 MB" below one GB. */
 #define DLC_AMOUNT_TEXT 32
 const char *dlc_text_amount(double bytes, char text[DLC_AMOUNT_TEXT]);

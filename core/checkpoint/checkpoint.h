@@ -35,7 +35,8 @@ typedef struct dlc_checkpointer {
 void dlc_checkpointer_init(dlc_checkpointer *checkpointer, dlc_session *session);
 
 /* Before each iteration: must this rank vote for a checkpoint? Only the last rank's
- * clock counts; the other ranks learn of it with the control words, as of a signal. */
+ * clock counts; its vote reaches the others with the control words, as a signal does.
+ */
 int dlc_checkpointer_must_ask(dlc_checkpointer *checkpointer);
 
 /* Called after each test, on all ranks with the same numbers. */

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "checkpoint/full_params.h"
 #include "checkpoint/metadata.h"
 
@@ -108,13 +109,6 @@ static const dlc_settings *settings_of_section(const dlc_setup *setup,
     return layer < 0 ? NULL : graph->layer[layer].settings;
 }
 
-static int is_own_section(const char *section) {
-    for (size_t i = 0; dlc_reserved_sections[i]; i++)
-        if (strcmp(dlc_reserved_sections[i], section) == 0)
-            return 1;
-    return 0;
-}
-
 static uint32_t type_of(const dlc_settings *settings, const char *key) {
     for (size_t i = 0; settings && i < dlc_settings_count(settings); i++) {
         dlc_setting setting = dlc_settings_at(settings, i);
@@ -152,13 +146,14 @@ static change_kind classify(const dlc_setup *setup, const char *section,
     if (strcmp(section, "net") == 0)
         return CHANGE_REFUSED;
     if (!key)
-        return is_own_section(section) ? CHANGE_REPORTED : CHANGE_REFUSED;
+        return dlc_is_listed(dlc_reserved_sections, section) ? CHANGE_REPORTED
+                                                             : CHANGE_REFUSED;
     if (strcmp(section, "solver") == 0 && strcmp(key, "type") == 0)
         return CHANGE_NONE;
     if (strcmp(section, "data") == 0 &&
         (strcmp(key, "batch") == 0 || strcmp(key, "source") == 0))
         return CHANGE_NONE;
-    if (is_own_section(section) || is_training_key(key))
+    if (dlc_is_listed(dlc_reserved_sections, section) || is_training_key(key))
         return CHANGE_REPORTED;
     /* Real numbers (rates, ratios, slopes) may be tuned during a run; integers and
      * choices define what a layer is. */

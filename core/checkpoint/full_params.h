@@ -69,7 +69,7 @@ dlc_status dlc_full_params_share(dlc_session *session, dlc_net *net, int with_sl
  * on that rank alone, which ends the job. */
 dlc_status dlc_broadcast_status(dlc_job *job, dlc_status status);
 
-/* ---- Running averages (those of batch_norm) ---------------------------------------
+/* ---- Running averages of batch_norm -----------------------------------------------
  *
  * Each rank has its own, over the samples that it has seen. A checkpoint holds their
  * mean, for any reader, and each rank's own in addition, so that a run resumed with as
@@ -96,8 +96,8 @@ dlc_status dlc_running_averages_begin(dlc_session *session,
 dlc_status dlc_running_averages_end(dlc_session *session,
                                     dlc_running_averages *running);
 
-/* Collective, after the mean was loaded: each rank takes its own averages, if the file
- * has those of as many ranks. `file` is NULL on all ranks but rank 0. */
+/* Collective, after the mean was loaded: each rank takes its own averages, if the
+ * file was written by as many ranks. `file` is NULL on all ranks but rank 0. */
 dlc_status dlc_running_averages_restore(dlc_session *session,
                                         const dlc_safetensors *file);
 

@@ -30,7 +30,7 @@
 const char *dlc_safetensors_type_name(dlc_dtype dtype);
 
 typedef struct dlc_safetensors_entry {
-    dlc_safetensor tensor; /* first: its address is that of the entry */
+    dlc_safetensor tensor; /* first, so that its address is the entry's */
     const char *type;      /* "F32" */
     uint64_t begin, end;   /* in the data */
 } dlc_safetensors_entry;

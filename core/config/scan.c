@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "config/internal.h"
 #include "config/value.h"
 
@@ -131,13 +132,6 @@ char *dlc_value_scan(char *text, int comments, char *why, size_t room) {
     return NULL;
 }
 
-static int is_reserved_section(const scanner *scan, const char *name) {
-    for (const char *const *s = scan->reserved; s && *s; s++)
-        if (strcmp(*s, name) == 0)
-            return 1;
-    return 0;
-}
-
 static dlc_status open_section(scanner *scan, const char *name) {
     const dlc_section *first = dlc_config_section(scan->config, name);
     if (first) {
@@ -148,7 +142,7 @@ static dlc_status open_section(scanner *scan, const char *name) {
     }
     dlc_section *section = NULL;
     DLC_TRY(dlc_config_add_section(scan->config, name, scan->line, &section));
-    section->reserved = is_reserved_section(scan, name);
+    section->reserved = dlc_is_listed(scan->reserved, name);
     section->block = strncmp(name, DLC_BLOCK, strlen(DLC_BLOCK)) == 0;
     scan->section = section;
     scan->skip = 0;

@@ -453,13 +453,6 @@ static dlc_status check_all_read(graph_maker *maker) {
     return DLC_OK;
 }
 
-static int is_reserved_name(const char *const *reserved, const char *name) {
-    for (; *reserved; reserved++)
-        if (strcmp(*reserved, name) == 0)
-            return 1;
-    return 0;
-}
-
 dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
                           const dlc_field_names *fields, const dlc_registry *registry,
                           const char *device, dlc_problems *problems,
@@ -480,7 +473,7 @@ dlc_status dlc_graph_make(const dlc_config *config, const char *const *reserved,
                             ? DLC_OK
                             : DLC_ERR_NOMEM;
     while (status == DLC_OK && (section = dlc_config_next(config, section)))
-        if (!is_reserved_name(reserved, dlc_section_name(section)))
+        if (!dlc_is_listed(reserved, dlc_section_name(section)))
             status = add_layer(&maker, section);
     if (status == DLC_OK && problems->errors == before && !maker.unknown)
         status = check_all_read(&maker);

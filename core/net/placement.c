@@ -3,6 +3,7 @@
 #include "net/placement.h"
 
 #include "base/memory.h"
+#include "base/slice.h"
 
 int dlc_net_is_tensor_parallel(const dlc_net_tensor_parallel *tp, int32_t node) {
     return tp && tp->layers[node];
@@ -117,10 +118,6 @@ static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-static int64_t greatest_divisor(int64_t a, int64_t b) {
-    return b ? greatest_divisor(b, a % b) : a;
-}
-
 static int64_t first_row_of_rank(const dlc_net_tensor_parallel *tp, int32_t rank) {
     return tp->first_sample[rank] - tp->first_sample[0];
 }
@@ -185,7 +182,7 @@ static void size_chunked(const dlc_net_tensor_parallel *tp, net_chunks *chunks) 
         int64_t each = rows_each(tp, r);
         int64_t all = first_row_of_rank(tp, r + 1) - first_row_of_rank(tp, r);
         chunks->rows += each;
-        chunks->block = greatest_divisor(chunks->block, each);
+        chunks->block = dlc_common_divisor(chunks->block, each);
         chunks->count = (int32_t)larger(chunks->count, divide_up(all, each));
     }
 }

@@ -94,6 +94,12 @@ static inline const dlc_plan_link *dlc_plan_slowest(const dlc_plan_cluster *clus
     return cluster->nodes > 1 ? &cluster->between : &cluster->inside;
 }
 
+/* Seconds that updating so many bytes of weights takes. */
+static inline double dlc_plan_update_seconds(const dlc_plan_cluster *cluster,
+                                             double bytes) {
+    return cluster->update_bandwidth > 0 ? bytes / cluster->update_bandwidth : 0;
+}
+
 /* The parameter bytes of all layers. */
 double dlc_plan_parameter_bytes(const dlc_plan_layer *layer, size_t layers);
 /* Seconds of forward and backward for `samples` on one rank, without communication. */

@@ -37,10 +37,6 @@ static double backward_of(const simulation *p, size_t i) {
     return dlc_plan_seconds(p->layer[i].backward, p->samples) + extra_of(p, i).backward;
 }
 
-static double update_seconds(const simulation *p, double bytes) {
-    return p->cluster->update_bandwidth > 0 ? bytes / p->cluster->update_bandwidth : 0;
-}
-
 /* ---- The exchange --------------------------------------------------------- */
 
 static void exchange_in_order(simulation *p) {
@@ -82,7 +78,8 @@ static double finish_bucket(simulation *p, size_t k, double now) {
         return now;
     p->updated[k] = 1;
     return fmax(now, p->reduced[k]) +
-           update_seconds(p, updated_of(p, p->buckets.bucket[k].bytes));
+           dlc_plan_update_seconds(p->cluster,
+                                   updated_of(p, p->buckets.bucket[k].bytes));
 }
 
 /* Finishes all buckets; nothing hides the all-gather of sharded updates. */
@@ -111,7 +108,9 @@ static double simulate_backward(simulation *p, double now) {
     for (size_t i = p->layers; i-- > 0;) {
         dlc_plan_extra extra = extra_of(p, i);
         now += backward_of(p, i) +
-               (extra.is_split ? update_seconds(p, extra.parameter_bytes) : 0);
+               (extra.is_split
+                    ? dlc_plan_update_seconds(p->cluster, extra.parameter_bytes)
+                    : 0);
         for (; k < p->buckets.count && p->buckets.bucket[k].first == i; k++) {
             if (k + 1 < p->buckets.count) /* the train thread reduces the last itself */
                 now += p->cluster->handover;
@@ -201,9 +200,9 @@ static void add_layers(const simulation *p, dlc_plan_step *step) {
         dlc_plan_extra extra = extra_of(p, i);
         step->forward += forward_of(p, i);
         step->backward += backward_of(p, i);
-        step->update += update_seconds(
-            p, extra.is_split ? extra.parameter_bytes
-                              : updated_of(p, p->layer[i].parameter_bytes));
+        step->update += dlc_plan_update_seconds(
+            p->cluster, extra.is_split ? extra.parameter_bytes
+                                       : updated_of(p, p->layer[i].parameter_bytes));
     }
 }
 

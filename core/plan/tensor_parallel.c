@@ -58,10 +58,6 @@ static reshard reshard_to(const problem *p, size_t i, int from, int to) {
 
 /* ---- A choice -------------------------------------------------------------------- */
 
-static double update_of(const problem *p, double bytes) {
-    return p->cluster->update_bandwidth > 0 ? bytes / p->cluster->update_bandwidth : 0;
-}
-
 /* The time saved because a split layer reads only its share of the weights. */
 static double fixed_saved(const problem *p, double fixed) {
     return fixed * (1 - 1.0 / dlc_plan_ranks(p->cluster));
@@ -105,13 +101,13 @@ static double layer_cost(const problem *p, size_t i, int split, double price) {
     double scale = p->exchange->scale > 0 ? p->exchange->scale : 1;
     if (split)
         return seconds - fixed_saved(p, layer->forward.fixed + layer->backward.fixed) +
-               update_of(p, bytes / dlc_plan_ranks(p->cluster));
+               dlc_plan_update_seconds(p->cluster, bytes / dlc_plan_ranks(p->cluster));
     if (bytes <= 0)
         return seconds;
     double fused = dlc_plan_fused_update(p->cluster, bytes * scale);
     if (fused > 0)
         return seconds + price * fused;
-    return seconds + update_of(p, bytes) +
+    return seconds + dlc_plan_update_seconds(p->cluster, bytes) +
            price *
                dlc_plan_all_reduce(p->cluster, p->exchange->algorithm, bytes * scale);
 }

@@ -142,17 +142,11 @@ static const answer *answer_of(const answers *all, int32_t r, int64_t i) {
     return &all->answer[r * all->most + i];
 }
 
+/* Names of parameters are "layer.parameter". */
 static int32_t layer_of_param(const dlc_session *session, int32_t i) {
-    const dlc_graph *graph = session->setup->graph;
     const char *name = dlc_net_param_at(session->net, i)->name;
-    /* names are "layer.parameter" */
-    size_t length = (size_t)(strrchr(name, '.') - name);
-    int32_t layer = 0;
-    while (layer < graph->layers - 1 &&
-           (strlen(graph->layer[layer].name) != length ||
-            strncmp(graph->layer[layer].name, name, length) != 0))
-        layer++;
-    return layer;
+    return dlc_graph_layer_named_part(session->setup->graph, name,
+                                      (size_t)(strrchr(name, '.') - name));
 }
 
 /* Does rank r lay out parameter i differently from the first rank that has it? */

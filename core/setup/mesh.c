@@ -2,12 +2,10 @@
  * group. */
 #include "setup/mesh.h"
 
+#include "base/slice.h"
+
 static int32_t at_least_1(int32_t size) {
     return size > 1 ? size : 1;
-}
-
-static int32_t common_divisor(int32_t a, int32_t b) {
-    return b ? common_divisor(b, a % b) : a;
 }
 
 /* ---- Making ---------------------------------------------------------------------- */
@@ -29,7 +27,7 @@ int32_t dlc_mesh_least_ranks(const dlc_mesh_sizes *sizes) {
 static int32_t divisor_of_stages(const dlc_mesh *mesh) {
     int32_t divisor = 0;
     for (int32_t s = 0; s < mesh->pipeline; s++)
-        divisor = common_divisor(dlc_mesh_stage_ranks(mesh, s), divisor);
+        divisor = (int32_t)dlc_common_divisor(dlc_mesh_stage_ranks(mesh, s), divisor);
     return divisor;
 }
 

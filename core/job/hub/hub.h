@@ -4,7 +4,7 @@
  * it blocks on a rank. Ranks are its children, or remote: children of an agent
  * (agent.h) that has joined over TCP.
  *
- * Its files, each of which calls only those below it: hub.c (the loop), join.c,
+ * Its files; each calls only those below it: hub.c (the loop), join.c,
  * receive.c, watchdog.c, ranks.c, output.c. */
 #ifndef DLC_JOB_HUB_H
 #define DLC_JOB_HUB_H

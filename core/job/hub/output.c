@@ -95,7 +95,7 @@ void dlc_output_write(dlc_output *output) {
 void dlc_output_finish(dlc_output *output) {
     for (dlc_output_read(output); dlc_output_can_write(output); dlc_output_read(output))
         dlc_output_write(output);
-    dlc_close(&output->fd); /* what is left is an unfinished line */
+    dlc_close(&output->fd); /* only an unfinished line is left */
     while (dlc_output_can_write(output))
         dlc_output_write(output);
 }

@@ -52,7 +52,7 @@ typedef struct dlc_remote_start {
 
 /* Adds the whole message. */
 void dlc_remote_start_write(const dlc_remote_start *start, dlc_text *text);
-/* Reads it from a descriptor; what is returned is the caller's. DLC_ERR_PEER: the other
+/* Reads it from a descriptor; the caller frees the result. DLC_ERR_PEER: the other
  * end sends something else, or has hung up. */
 dlc_status dlc_remote_start_read(int fd, dlc_remote_start *start);
 void dlc_remote_start_free(dlc_remote_start *start);

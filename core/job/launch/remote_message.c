@@ -1,4 +1,5 @@
-/* Writes and reads what a host is told to start, and passes on what it prints. */
+/* Writes and reads the message that tells a host what to start, and passes on the
+ * host's output. */
 #include "job/launch/remote.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* What ranks tell each other about themselves when a job starts, and what follows from
- * it: which of them share a machine, its cores and its devices. */
+ * it: which ranks are on one machine, and how they share its cores and devices. */
 #ifndef DLC_JOB_RANK_INFO_H
 #define DLC_JOB_RANK_INFO_H
 

@@ -68,7 +68,7 @@ static dlc_status time_passes(const dlc_session *session, dlc_net *net,
     return DLC_OK;
 }
 
-static int by_rank_size(const void *a, const void *b) {
+static int by_seconds(const void *a, const void *b) {
     double one = *(const double *)a, other = *(const double *)b;
     return (one > other) - (one < other);
 }
@@ -81,7 +81,7 @@ static dlc_status measure_rank(const dlc_session *session, dlc_net *net,
     DLC_TRY(dlc_job_barrier(session->job));
     for (int i = 0; i < REPEATS; i++)
         DLC_TRY(time_passes(session, net, made, &all[i]));
-    qsort(all, REPEATS, sizeof *all, by_rank_size);
+    qsort(all, REPEATS, sizeof *all, by_seconds);
     *seconds = all[REPEATS / 2];
     return DLC_OK;
 }
